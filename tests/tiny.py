@@ -1,0 +1,80 @@
+"""Seeded random tiny instances, small enough for the exhaustive search of ``oracle.py``."""
+
+from __future__ import annotations
+
+import random
+
+from optsched.cost import CostModel
+from optsched.instance import Instance, Limits, Request
+
+LINEAR = CostModel(
+    pieces=((9e-3, 7e-5),), d_kv=3e-7, p_sq=2e-8, p_kv=3e-8, p_req=5e-5, swap_tok=2e-5
+)
+
+
+def random_cost(rng: random.Random) -> CostModel:
+    """A cost model of any shape: one to three pieces, with and without each coefficient."""
+    alpha, beta = rng.choice([(9e-3, 7e-5), (1.0, 0.0), (5e-3, 4e-3), (1e-3, 1e-3)])
+    pieces = [(alpha, beta)]
+    for _ in range(rng.choice([0, 0, 0, 1, 2])):
+        knot = rng.randint(1, 12)
+        steeper = beta + rng.choice([5e-4, 2e-3, 5e-3])
+        pieces.append((alpha + (beta - steeper) * knot, steeper))
+        alpha, beta = pieces[-1]
+
+    def maybe(value: float) -> float:
+        return value if rng.random() < 0.5 else 0.0
+
+    p_sq = maybe(rng.choice([2e-8, 2e-5, 3e-4]))
+    return CostModel(
+        pieces=tuple(pieces), d0=maybe(5e-4), d_kv=maybe(rng.choice([3e-7, 1e-4])),
+        d_req=maybe(2e-4), p0=maybe(rng.choice([1e-3, 4e-3])), p_sq=p_sq,
+        p_kv=maybe(rng.choice([3e-8, 1e-4])), p_req=maybe(rng.choice([5e-5, 1e-3])),
+    )  # fmt: skip
+
+
+def random_instance(
+    seed: int,
+    *,
+    most_requests: int = 3,
+    most_prompt: int = 6,
+    most_output: int = 4,
+    arrivals: bool = False,
+    pages: bool = False,
+    cost: CostModel | None = None,
+    tight: bool = False,
+) -> Instance:
+    """An instance that has a schedule.
+
+    ``tight`` makes C, P and ``batch_requests`` bind, so that chunking is forced; ``pages`` allows
+    KV pages of up to 3 tokens; without ``cost`` it is random too.
+    """
+    rng = random.Random(seed)
+    count = rng.randint(1, most_requests)
+    shapes = [
+        (rng.randint(1, most_prompt), rng.randint(1, most_output))
+        for _ in range(rng.randint(1, count))
+    ]
+    block = rng.choice([1, 2, 3]) if pages else 1
+    requests = []
+    for i in range(count):
+        prompt, output = rng.choice(shapes)
+        arrival = rng.choice([0.0, 0.005, 0.02, 0.5]) if arrivals else 0.0
+        requests.append(
+            Request(id=f"r{i}", prompt_tokens=prompt, output_tokens=output, arrival_s=arrival)
+        )
+    largest = max(block * -(-r.final_tokens // block) for r in requests)
+    total = sum(block * -(-r.final_tokens // block) for r in requests)
+    kv_tokens = rng.randint(largest, max(largest, min(total, 2 * largest + 2)))
+    return Instance(
+        name=f"tiny-{seed}",
+        limits=Limits(
+            kv_tokens=kv_tokens,
+            batch_tokens=rng.randint(1, max(2, kv_tokens)) if tight else 4096,
+            prefill_tokens=rng.choice([None, rng.randint(1, kv_tokens)]) if tight else None,
+            batch_requests=rng.choice([None, None, 1, 2]) if tight else None,
+            block_tokens=block,
+        ),
+        cost=cost or random_cost(rng),
+        requests=tuple(requests),
+    )
