@@ -25,8 +25,11 @@ class OptschedError(Exception):
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
 
 
-class InvalidInputError(OptschedError):
-    """A value in a record or a file is out of range, missing, misspelt or of the wrong type."""
+class InvalidInputError(OptschedError, ValueError):
+    """A value in a record or a file is out of range, missing, misspelt or of the wrong type.
+
+    Also a ValueError, so that the file decoder adds the JSON path to what a record refuses.
+    """
 
 
 class UnknownNameError(OptschedError):
@@ -65,10 +68,15 @@ def require(ok: bool, what: str, value: object, expected: str, hint: str | None 
         raise InvalidInputError(f"{what}: got {value!r}, expected {expected}", hint=hint)
 
 
-def require_count(what: str, value: object, at_least: int) -> None:
-    """A whole number that is at least ``at_least``; booleans and floats are refused."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= at_least
-    require(ok, what, value, f"a whole number >= {at_least}")
+def require_count(what: str, value: object, at_least: int, at_most: int = 10**12) -> None:
+    """A whole number of at least ``at_least``; booleans and floats are refused.
+
+    The upper limit keeps sums of squares over a workload within 64 bits.
+    """
+    ok = isinstance(value, int) and not isinstance(value, bool)
+    ok = ok and at_least <= value <= at_most  # type: ignore[operator]
+    above = f" and <= {at_most}" if isinstance(value, int) and value > at_most else ""
+    require(ok, what, value, f"a whole number >= {at_least}{above}")
 
 
 def require_nonnegative(what: str, value: object) -> None:

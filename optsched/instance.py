@@ -18,9 +18,12 @@ from optsched.errors import InfeasibleError, require, require_count, require_non
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+_MOST_TOKENS = 10**7  # of one request
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limits(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """What the machine can hold and process.
 
     Parameters
@@ -79,7 +82,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         require_count("call.after_tokens", self.after_tokens, 1)
         require_nonnegative("call.duration_s", self.duration_s)
-        require_count("call.response_tokens", self.response_tokens, 0)
+        require_count("call.response_tokens", self.response_tokens, 0, _MOST_TOKENS)
         msgspec.structs.force_setattr(self, "duration_s", float(self.duration_s))
 
 
@@ -102,8 +105,8 @@ class Request(
     def __post_init__(self) -> None:
         require(bool(self.id), "request.id", self.id, "a non-empty string")
         where = f"request {self.id!r}"
-        require_count(f"{where}: prompt_tokens", self.prompt_tokens, 1)
-        require_count(f"{where}: output_tokens", self.output_tokens, 1)
+        require_count(f"{where}: prompt_tokens", self.prompt_tokens, 1, _MOST_TOKENS)
+        require_count(f"{where}: output_tokens", self.output_tokens, 1, _MOST_TOKENS)
         require_nonnegative(f"{where}: arrival_s", self.arrival_s)
         require_nonnegative(f"{where}: weight", self.weight)
         for name in ("ttft_slo_s", "tpot_slo_s", "latency_slo_s"):

@@ -144,9 +144,8 @@ class Schedule:
 
     def merged(self) -> Schedule:
         """The same decisions with adjacent equal process runs joined."""
-        return replace(
-            self, **_join(self.request, self.kind, self.first_batch, self.batches, self.tokens)
-        )
+        joined = _join(self.request, self.kind, self.first_batch, self.batches, self.tokens)
+        return replace(self, **joined)  # type: ignore[arg-type]
 
 
 def from_steps(

@@ -1,0 +1,25 @@
+"""Batch loads, batch times and metrics of a schedule, by arithmetic over its runs."""
+
+from optsched.simulate.clock import durations, simulate
+from optsched.simulate.load import Loads, loads
+from optsched.simulate.metrics import (
+    Distribution,
+    Metrics,
+    RequestTimes,
+    measure,
+    meets_objectives,
+    request_times,
+)
+
+__all__ = [
+    "Distribution",
+    "Loads",
+    "Metrics",
+    "RequestTimes",
+    "durations",
+    "loads",
+    "measure",
+    "meets_objectives",
+    "request_times",
+    "simulate",
+]

@@ -1,0 +1,80 @@
+"""JSON text to typed objects, with errors that name the file, the JSON path and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from optsched.errors import InvalidInputError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Contents of a file; raises :class:`InvalidInputError` when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidInputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InvalidInputError(f"{path}: is a directory, expected a file") from None
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all; raises :class:`InvalidInputError` when it cannot be."""
+    scratch = path.with_name(path.name + ".part")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def decode(text: bytes, kind: type[T], source: str) -> T:
+    """Decode ``text`` as the file format ``kind``; ``source`` names it in errors.
+
+    Raises
+    ------
+    InvalidInputError
+        The text is not JSON, misses a field, has an unknown one, or a value is refused.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"{source}: {_located(error)}", hint=_hint(error, kind)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(
+            f"{source}: not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
+        ) from None
+
+
+def _located(error: msgspec.ValidationError) -> str:
+    """``$.requests[0]: what is wrong`` from msgspec's ``what is wrong - at `$.requests[0]```."""
+    text, _, path = str(error).partition(" - at `")
+    if isinstance(error.__cause__, InvalidInputError):
+        text = error.__cause__.message
+    return f"{path.rstrip('`') or '$'}: {text}"
+
+
+def _hint(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str | None:
+    """The record's own hint, or the field that a misspelt one is nearest to."""
+    if isinstance(error.__cause__, InvalidInputError):
+        return error.__cause__.hint
+    unknown = re.match(r"Object contains unknown field `(.*?)`", str(error))
+    if unknown:
+        near = difflib.get_close_matches(unknown[1], _field_names(kind), n=1)
+        return f"did you mean {near[0]}?" if near else None
+    return None
+
+
+def _field_names(kind: type[msgspec.Struct]) -> list[str]:
+    """Names of all fields that may stand anywhere in a file of this format."""
+    schema = msgspec.json.schema(kind)
+    return sorted({name for part in schema["$defs"].values() for name in part["properties"]})
