@@ -48,11 +48,32 @@ def decode(text: bytes, kind: type[T], source: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
+        _require_format(text, kind, source)
         raise InvalidInputError(f"{source}: {_located(error)}", hint=_hint(error, kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(
             f"{source}: not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
         ) from None
+
+
+class _Tagged(msgspec.Struct):
+    format: str | None = None
+
+
+def format_of(text: bytes) -> str | None:
+    """The format string of a file, if it is a JSON object and has one."""
+    try:
+        return msgspec.json.decode(text, type=_Tagged).format
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _require_format(text: bytes, kind: type[msgspec.Struct], source: str) -> None:
+    """Say so if a file is of another format, rather than that a key of it is unknown."""
+    field = next(f for f in msgspec.inspect.type_info(kind).fields if f.name == "format")  # type: ignore[attr-defined]
+    expected, given = field.type.values[0], format_of(text)
+    if given is not None and given != expected:
+        raise InvalidInputError(f"{source}: format: got {given!r}, expected {expected!r}")
 
 
 def _located(error: msgspec.ValidationError) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from optsched.errors import InvalidInputError, require
 from optsched.instance import Instance
-from optsched.io.decode import decode, read_bytes, write_text
+from optsched.io.decode import decode, format_of, read_bytes, write_text
 from optsched.io.layout import to_json
 from optsched.io.wire import (
     BatchTimes,
@@ -35,7 +34,7 @@ def read_schedule(path: str | Path, instance: Instance) -> Schedule:
     """
     path = Path(path)
     text = read_bytes(path)
-    if _format_of(text) == "optsched-result/1":
+    if format_of(text) == "optsched-result/1":
         found = decode(text, ResultFile, str(path)).schedule
         if found is None:
             raise InvalidInputError(f"{path}: this result holds no schedule")
@@ -46,18 +45,6 @@ def read_schedule(path: str | Path, instance: Instance) -> Schedule:
         return schedule_of(wire, instance)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error.message}", hint=error.hint) from None
-
-
-def _format_of(text: bytes) -> str | None:
-    """The file's format string, if it is JSON and has one."""
-    try:
-        return msgspec.json.decode(text, type=_Format).format
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-class _Format(msgspec.Struct):
-    format: str | None = None
 
 
 def schedule_of(wire: ScheduleFile, instance: Instance) -> Schedule:

@@ -41,8 +41,32 @@ class Block:
 
     def activity(self, point: FloatArray) -> FloatArray:
         """A x, shape ``(rows,)``."""
-        sums = np.concatenate(([0.0], np.cumsum(self.values * point[self.columns])))
-        return sums[self.starts[1:]] - sums[self.starts[:-1]]
+        return self.row_sums(self.values * point[self.columns])
+
+    def row_sums(self, terms: FloatArray) -> FloatArray:
+        """Per row, the sum of ``terms``, shape ``(entries,)``.
+
+        Each row by itself: differences of one running sum would lose digits on large programs.
+        """
+        sums = np.bincount(self.entry_rows(), weights=terms, minlength=self.rows)
+        return np.asarray(sums, dtype=np.float64)
+
+    def entry_rows(self) -> IntArray:
+        """Row number of every entry, shape ``(entries,)``."""
+        return np.repeat(np.arange(self.rows), np.diff(self.starts))
+
+    def select(self, keep: NDArray[np.bool_]) -> Block:
+        """The rows for which ``keep``, shape ``(rows,)``, says so."""
+        entries = keep[self.entry_rows()]
+        lengths = np.diff(self.starts)[keep]
+        return replace(
+            self,
+            lower=self.lower[keep],
+            upper=self.upper[keep],
+            starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+            columns=self.columns[entries],
+            values=self.values[entries],
+        )
 
     def violation(self, point: FloatArray) -> float:
         """By how much ``point`` breaks the worst row; 0 if none."""
@@ -127,6 +151,9 @@ class Milp:
 
     def matrix(self) -> Block:
         """All rows in one block, in the order of ``blocks``."""
+        if not self.blocks:
+            none = np.zeros(0)
+            return block(self.name, none, none, none, none, none)
         shift = np.cumsum([0] + [b.values.size for b in self.blocks])
         starts = [b.starts[:-1] + s for b, s in zip(self.blocks, shift, strict=False)]
         return Block(
@@ -134,7 +161,7 @@ class Milp:
             lower=np.concatenate([b.lower for b in self.blocks]),
             upper=np.concatenate([b.upper for b in self.blocks]),
             starts=np.concatenate([*starts, [shift[-1]]]).astype(np.int64),
-            columns=np.concatenate([b.columns for b in self.blocks]),
+            columns=np.concatenate([b.columns for b in self.blocks]).astype(np.int64),
             values=np.concatenate([b.values for b in self.blocks]),
         )
 

@@ -1,0 +1,5 @@
+"""``python -m optsched``."""
+
+from optsched.cli.main import run
+
+run()

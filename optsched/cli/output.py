@@ -1,0 +1,70 @@
+"""What the commands print: aligned tables, JSON without NaN, numbers to the digits that matter."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)
+) -> None:
+    """Print a table to stdout; the columns in ``left`` are left-aligned, the others right.
+
+    In a pipe nothing is coloured, wrapped or cut to a terminal's width.
+    """
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for index, name in enumerate(header):
+        last_text = index in left and index == len(header) - 1
+        table.add_column(
+            name, justify="left" if index in left else "right", no_wrap=not last_text,
+            overflow="fold",
+        )  # fmt: skip
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=sys.stdout, highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 400
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().rstrip().splitlines()))
+
+
+def print_json(value: Any) -> None:
+    """Print JSON to stdout; infinite and undefined numbers become null."""
+    text = msgspec.json.encode(_finite(msgspec.to_builtins(value)))
+    click.echo(msgspec.json.format(text, indent=2).decode())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value
+
+
+def seconds(value: float | None) -> str:
+    """Seconds with seven significant digits at most: 0.2153640, 6536.4."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if value >= 100:
+        return f"{value:.2f}"
+    return f"{value:.7f}" if value < 1 else f"{value:.5f}"
+
+
+def percent(fraction: float | None, digits: int = 2) -> str:
+    """A fraction as percent; ``-`` if unknown."""
+    if fraction is None or not math.isfinite(fraction):
+        return "-"
+    return f"{100 * fraction:.{digits}f} %"

@@ -1,0 +1,155 @@
+"""Which formulations to solve for an instance, in which order, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from optsched.errors import UnknownNameError, UnsupportedError
+from optsched.instance import Instance
+from optsched.model.scope import chunking_is_exact, chunking_is_pointless, relaxation_is_valid
+from optsched.model.types import request_types
+from optsched.result import ALL_SCHEDULES
+
+FORMULATIONS = ("auto", "network", "compact", "none")
+POLICIES = ("no-evict", "no-chunk", "no-hybrid", "no-hold")
+UNCHUNKED = "unchunked schedules"
+
+# Above these sizes a root relaxation alone takes longer than most are willing to wait; the
+# schedulers and the combinatorial bounds then do better.
+MOST_NETWORK_ARCS = 400_000
+MOST_COMPACT_STEPS = 4_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One formulation to solve.
+
+    Parameters
+    ----------
+    formulation : str
+        ``network`` or ``compact``.
+    chunking : bool
+        Whether fills may be split; the compact formulation always allows it unless a policy
+        forbids it.
+    relaxed : bool
+        Leave out the prices of chunks (p0, p_kv, p_req), so that the result is a bound for
+        chunked schedules and its schedule one to be re-timed.
+    scope : str
+        The class of schedules that its bound holds for.
+    """
+
+    formulation: str
+    chunking: bool
+    relaxed: bool
+    scope: str
+
+    @property
+    def name(self) -> str:
+        """Name for the table of steps."""
+        if self.formulation == "compact":
+            return "compact"
+        if self.relaxed:
+            return "network, chunks free"
+        return "network, chunked" if self.chunking else "network"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Stages in order, and why these; ``scope`` describes what an optimum is over."""
+
+    stages: tuple[Stage, ...]
+    reason: str
+    scope: str
+
+
+def plan(instance: Instance, formulation: str, policies: Collection[str]) -> Plan:
+    """Stages for ``instance``.
+
+    ``auto`` takes the network formulation wherever that is exact, because it is by far the
+    stronger one; where chunking may pay and its prices are not zero, the network formulation with
+    free chunks gives a bound, the one without chunks a schedule, and the compact one is exact.
+
+    Raises
+    ------
+    UnknownNameError
+        An unknown formulation or policy.
+    UnsupportedError
+        A formulation was asked for that does not cover the instance.
+    """
+    if formulation not in FORMULATIONS:
+        raise UnknownNameError("formulation", formulation, FORMULATIONS)
+    for policy in policies:
+        if policy not in POLICIES:
+            raise UnknownNameError("policy", policy, POLICIES)
+    scope = ALL_SCHEDULES
+    if policies:
+        scope = f"all schedules under {', '.join(sorted(policies))}"
+    missing = _not_covered(instance)
+    if formulation == "none" or missing:
+        if formulation in ("network", "compact"):
+            raise UnsupportedError(
+                f"the {formulation} formulation does not cover {missing}",
+                hint="use --formulation auto for the best schedule and bound without one",
+            )
+        reason = f"no formulation covers {missing} yet" if missing else "none was asked for"
+        return Plan(stages=(), reason=reason, scope=scope)
+    return _offline_plan(instance, formulation, policies, scope)
+
+
+def _not_covered(instance: Instance) -> str | None:
+    if instance.has_calls:
+        return "calls"
+    if not instance.offline:
+        return "arrivals"
+    if instance.limits.host_kv_tokens:
+        return "swapping (host_kv_tokens > 0)"
+    return None
+
+
+def _offline_plan(
+    instance: Instance, formulation: str, policies: Collection[str], scope: str
+) -> Plan:
+    compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
+    if formulation == "compact":
+        return Plan(stages=(compact,), reason="compact, as asked for: it is complete", scope=scope)
+    large = _network_arcs(instance) > MOST_NETWORK_ARCS and formulation == "auto"
+    pointless = chunking_is_pointless(instance, policies)
+    exact = chunking_is_exact(instance, policies)
+    if pointless.holds or exact.holds:
+        chunking = not pointless.holds
+        claim = exact if chunking else pointless
+        stages: tuple[Stage, ...] = (
+            Stage(formulation="network", chunking=chunking, relaxed=False, scope=scope),
+        )
+        reason = f"network, exact {'with' if chunking else 'without'} chunks: {claim.reason}"
+    else:
+        stages = (Stage(formulation="network", chunking=False, relaxed=False, scope=UNCHUNKED),)
+        reason = f"network without chunks for a schedule ({pointless.reason})"
+        if relaxation_is_valid(instance, policies).holds:
+            free = Stage(formulation="network", chunking=True, relaxed=True, scope=scope)
+            stages = (free, *stages)
+            reason = "network with free chunks for the bound, " + reason
+    if large:
+        stages, reason = (), "too large for a formulation: schedulers and bounds only"
+    elif stages[-1].scope == UNCHUNKED and formulation == "auto" and _is_small(instance):
+        stages, reason = (*stages, compact), f"{reason}, compact because it is complete"
+    return Plan(stages=stages, reason=reason, scope=scope)
+
+
+def _batches(instance: Instance) -> int:
+    """About how many batches a schedule has: what memory, tokens and the longest chain ask for."""
+    limits = instance.limits
+    prompt, output = instance.prompt_tokens, instance.output_tokens
+    area = int((output * prompt + output * (output - 1) // 2).sum()) // limits.kv_tokens
+    tokens = int(instance.final_tokens.sum()) // limits.batch_tokens
+    return max(area, tokens, int(output.max())) + 1
+
+
+def _network_arcs(instance: Instance) -> int:
+    stages = sum(kind.output_tokens for kind in request_types(instance))
+    return 4 * stages * _batches(instance)
+
+
+def _is_small(instance: Instance) -> bool:
+    return len(instance) * _batches(instance) <= MOST_COMPACT_STEPS

@@ -1,0 +1,147 @@
+"""Schedulers and bounds first, then the formulations that the plan names, until they meet."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from optsched import __version__
+from optsched.bounds import lower_bound
+from optsched.errors import UnsupportedError
+from optsched.instance import Instance, require_feasible
+from optsched.result import OPTIMAL_GAP, Result
+from optsched.solve.compare import Candidate, assess, evaluate
+from optsched.solve.plan import Plan, plan
+from optsched.solve.program import program
+from optsched.solve.search import Search, SolveOptions
+from optsched.solve.stage import run_stage
+from optsched.solvers.write import write_model
+from optsched.warmstart import schedulers
+from optsched.warmstart.serial import serial
+
+
+def solve(
+    instance: Instance,
+    options: SolveOptions | None = None,
+    *,
+    known: Sequence[Candidate] = (),
+    report: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """The best schedule that can be found for ``instance``, and what is proven about it.
+
+    Schedulers give a first schedule and the combinatorial bounds a first bound; where they do not
+    meet, the formulations of :func:`~optsched.solve.plan.plan` are solved. Nothing is called
+    optimal unless the makespan of a checked and re-timed schedule meets a proven bound. A
+    keyboard interrupt ends it with the best so far.
+
+    Parameters
+    ----------
+    known : sequence of Candidate
+        Schedules to start from, beside those that ``options.warm_start`` names.
+
+    Raises
+    ------
+    InfeasibleError
+        A request cannot run even alone.
+    UnknownNameError
+        An unknown policy, formulation, scheduler or solver.
+    UnsupportedError
+        A formulation was asked for that does not cover the instance.
+    SolverError
+        The solver is missing, or its answers contradict themselves.
+    """
+    options = options or SolveOptions()
+    begin = time.monotonic()
+    chosen = plan(instance, options.formulation, options.policies)
+    require_feasible(instance, options.policies)
+    search = Search(
+        instance=instance, options=options, scope=chosen.scope, report=report,
+        deadline=begin + options.time_limit_s,
+    )  # fmt: skip
+    used: list[str] = []
+    solver_name: str | None = None
+    try:
+        _first_steps(search, known)
+        if options.write_model is not None:
+            _write_model(search, chosen, options.write_model)
+        for index, stage in enumerate(chosen.stages):
+            if search.closed or search.interrupted or search.remaining_s <= 0:
+                break
+            more = len(chosen.stages) - index - 1
+            outcome = run_stage(search, stage, search.remaining_s / (2 if more else 1))
+            used.append(stage.name)
+            solver_name = outcome.solver if outcome else solver_name
+    except KeyboardInterrupt:
+        search.interrupted = True
+    return _result(search, chosen, used, solver_name, time.monotonic() - begin)
+
+
+def _first_steps(search: Search, known: Sequence[Candidate]) -> None:
+    """Combinatorial bounds and schedulers."""
+    begin = time.monotonic()
+    search.tell("bounds")
+    bound = lower_bound(search.instance)
+    search.least_batches = bound.batches
+    search.prove(bound.value_s, bound.proof)
+    search.record(bound.proof, begin, bound=bound.value_s)
+    begin = time.monotonic()
+    for candidate in known:
+        search.offer(candidate)
+    for name in _warm_starts(search.options.warm_start, search.instance):
+        if search.closed or search.remaining_s <= 0:
+            break
+        search.tell(f"scheduler {name}")
+        search.offer(evaluate(search.instance, name))
+    # One request after another obeys every policy: there is always a schedule.
+    if not search.candidates and not search.instance.has_calls:
+        search.offer(assess(search.instance, serial(search.instance), "serial"))
+    note = search.best.name if search.best else "none obeys the policies"
+    search.record("schedulers", begin, value=search.value, note=note)
+
+
+def _write_model(search: Search, chosen: Plan, path: Path) -> None:
+    if not chosen.stages:
+        raise UnsupportedError(f"there is no model to write: {chosen.reason}")
+    write_model(program(search, chosen.stages[0]).milp, path)
+
+
+def _warm_starts(warm_start: str, instance: Instance) -> list[str]:
+    if warm_start in ("none", "given") or instance.has_calls:
+        return []
+    return list(schedulers()) if warm_start == "best" else [warm_start]
+
+
+def _result(
+    search: Search, chosen: Plan, used: list[str], solver_name: str | None, wall_s: float
+) -> Result:
+    best, options = search.best, search.options
+    termination = "finished"
+    if search.gap is not None and search.gap <= OPTIMAL_GAP:
+        pass
+    elif search.closed:
+        termination = "gap-reached"
+    elif search.interrupted:
+        termination = "interrupted"
+    elif search.remaining_s <= 0 or any(s.termination == "time-limit" for s in search.steps):
+        termination = "time-limit"
+    return Result(
+        instance=search.instance.name, digest=search.instance.digest, objective="makespan",
+        value=search.value, bound=search.bound, proof=search.proof, scope=search.scope,
+        policies=options.policies, termination=termination, wall_s=wall_s,
+        formulation=" + ".join(used) or None, reason=chosen.reason, solver=solver_name,
+        schedule=best.schedule if best else None, found_by=best.name if best else None,
+        options={
+            "formulation": options.formulation, "solver": options.solver,
+            "time_limit_s": options.time_limit_s, "relative_gap": options.relative_gap,
+            "seed": options.seed, "threads": options.threads, "warm_start": options.warm_start,
+        },
+        versions={
+            "python": platform.python_version(),
+            "optsched": __version__,
+            **{name: metadata.version(name) for name in ("numpy", "highspy")},
+        },
+        steps=tuple(search.steps),
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""Importers: the published layouts are read, everything else is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optsched.errors import InvalidInputError, UnknownNameError
+from optsched.io.importers import import_trace
+from tests.traces import azure_trace, vidur_traces
+
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:50.9951690,396,109
+2023-11-16 18:15:51.2225670,14000,55
+"""
+VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.314579,396,109\n"
+ARXIV = "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n3772,54,3826,69.85\n"
+
+
+def file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    return path
+
+
+def test_azure(tmp_path: Path) -> None:
+    instance, left_out = import_trace(
+        "azure", file(tmp_path, AZURE), preset_name="llama3-70b-4xa100"
+    )
+    assert [r.arrival_s for r in instance.requests] == [0.0, 4.314579, 4.541977]
+    assert instance.prompt_tokens.tolist() == [374, 396, 14000]
+    assert instance.output_tokens.tolist() == [44, 109, 55]
+    assert (instance.limits.kv_tokens, instance.limits.batch_tokens) == (100_000, 16_384)
+    assert instance.name == "trace"
+    assert not left_out
+
+
+def test_limit_and_offline(tmp_path: Path) -> None:
+    instance, _ = import_trace(
+        "azure", file(tmp_path, AZURE), preset_name="study", limit=2, offline=True
+    )
+    assert len(instance) == 2
+    assert instance.offline
+
+
+def test_vidur_with_and_without_arrivals(tmp_path: Path) -> None:
+    instance, _ = import_trace("vidur", file(tmp_path, VIDUR), preset_name="study")
+    assert [r.arrival_s for r in instance.requests] == [0.0, 4.314579]
+    instance, _ = import_trace("vidur", file(tmp_path, ARXIV), preset_name="study")
+    assert instance.offline
+    assert instance.prompt_tokens.tolist() == [3772]
+
+
+def test_oversized_requests_are_named_and_left_out_only_when_asked(tmp_path: Path) -> None:
+    path = file(tmp_path, AZURE)
+    with pytest.raises(InvalidInputError, match=r"1 of 3 requests .* r2"):
+        import_trace("azure", path, preset_name="study", kv_tokens=5000)
+    instance, left_out = import_trace(
+        "azure", path, preset_name="study", kv_tokens=5000, leave_out_oversized=True
+    )
+    assert left_out == ["r2"]
+    assert len(instance) == 2
+
+
+@pytest.mark.parametrize(
+    ("layout", "text", "what"),
+    [
+        ("vidur", AZURE, "columns are TIMESTAMP"),
+        ("azure", VIDUR, "columns are arrived_at"),
+        ("azure", "", "columns are missing"),
+        ("azure", AZURE.splitlines()[0] + "\n", "at least one request"),
+        ("azure", AZURE.replace("374", "many"), "line 2: ContextTokens: got 'many'"),
+        ("azure", AZURE.replace(",44", ",0"), "line 2: GeneratedTokens: got '0'"),
+        ("azure", AZURE.replace("2023-11-16 18:15:46", "yesterday"), "TIMESTAMP"),
+        ("azure", AZURE + "2023-11-16 18:15:51.2225670,3\n", "line 5"),
+        ("vidur", VIDUR.replace("4.314579", "-1"), "line 3: arrived_at"),
+        ("vidur", VIDUR.replace("4.314579", "nan"), "line 3: arrived_at"),
+    ],
+)
+def test_refused(tmp_path: Path, layout: str, text: str, what: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        import_trace(layout, file(tmp_path, text), preset_name="study")
+    assert what in str(caught.value)
+
+
+def test_unknown_layout_and_preset(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean azure"):
+        import_trace("azur", file(tmp_path, AZURE), preset_name="study")
+    with pytest.raises(UnknownNameError, match="did you mean study"):
+        import_trace("azure", file(tmp_path, AZURE), preset_name="studdy")
+
+
+def test_the_real_traces() -> None:
+    azure, _ = import_trace("azure", azure_trace(), preset_name="llama3-70b-4xa100")
+    vidur, _ = import_trace(
+        "vidur", vidur_traces() / "splitwise_conv.csv", preset_name="llama3-70b-4xa100"
+    )
+    # The figures of the trace's own README: rows, total input and output tokens.
+    assert len(azure) == 19_366
+    assert int(azure.prompt_tokens.sum()) == 22_361_870
+    assert int(azure.output_tokens.sum()) == 4_088_665
+    assert azure.prompt_tokens.tolist() == vidur.prompt_tokens.tolist()
+    assert azure.output_tokens.tolist() == vidur.output_tokens.tolist()

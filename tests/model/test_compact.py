@@ -1,0 +1,205 @@
+"""Schedules to points of the compact formulation and back, on random valid schedules."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from optsched.check import check
+from optsched.constraints.compact import build
+from optsched.errors import InfeasibleError, InvalidInputError, ScheduleError, UnsupportedError
+from optsched.instance import Call, Instance, Limits, Request
+from optsched.model.compact import CompactVariables
+from optsched.schedule import Kind, Schedule, from_steps
+from optsched.simulate import simulate
+from tests.tiny import LINEAR, random_instance
+
+
+def random_schedule(instance: Instance, rng: random.Random, chaos: int) -> Schedule:
+    """A valid schedule: any action at random for ``chaos`` batches, then one request at a time."""
+    limits = instance.limits
+    cached, generated = [0] * len(instance), [0] * len(instance)
+    steps: list[tuple[int, int, int, int]] = []
+    batch = 0
+    while unfinished := [
+        i for i, r in enumerate(instance.requests) if generated[i] < r.output_tokens
+    ]:
+        batch += 1
+        before = list(steps), list(cached), list(generated)
+        serial = batch > chaos
+        order = unfinished if serial else rng.sample(unfinished, len(unfinished))
+        tokens, fill, count = limits.batch_tokens, limits.fill_tokens, limits.batch_requests or 99
+        for i in order:
+            known = instance.requests[i].prompt_tokens + generated[i]
+            room = limits.kv_tokens - sum(limits.pages(m) for k, m in enumerate(cached) if k != i)
+            focus = serial and i == unfinished[0]
+            if cached[i] and not focus and (serial or rng.random() < 0.15):
+                steps.append((i, Kind.EVICT, batch, 0))
+                cached[i] = 0
+            elif focus or (not serial and rng.random() < 0.7 and count):
+                decode = cached[i] == known - 1 >= instance.requests[i].prompt_tokens
+                most = min(known - cached[i], tokens, tokens if decode else fill)
+                if not serial:
+                    most = rng.randint(1, most) if most and rng.random() < 0.4 else most
+                    if limits.pages(cached[i] + most) > room:
+                        continue
+                if not most:
+                    continue
+                steps.append((i, Kind.PROCESS, batch, most))
+                tokens, fill, count = tokens - most, fill - most * (not decode), count - 1
+                cached[i] += most
+                generated[i] += cached[i] == known
+        if serial:  # evictions free their KV in this batch, so that the focus fits
+            assert any(kind == Kind.PROCESS and b == batch for _, kind, b, _ in steps)
+        elif not any(kind == Kind.PROCESS and b == batch for _, kind, b, _ in steps):
+            steps, cached, generated = before
+            batch -= 1
+            chaos -= 1
+        for i in unfinished:
+            if generated[i] == instance.requests[i].output_tokens:
+                cached[i] = 0
+    return from_steps(steps)
+
+
+def varied_instance(seed: int) -> Instance:
+    """Tight limits, pages, pieces, and attention that does not telescope."""
+    rng = random.Random(seed)
+    instance = random_instance(
+        seed, most_prompt=8, pages=rng.random() < 0.4, tight=rng.random() < 0.6
+    )
+    if rng.random() < 0.4:
+        coefficients = {
+            "p_sq": rng.choice([0.0, 2e-5, 3e-4]),
+            "p_mc": rng.choice([0.0, 1e-5, 1e-3]),
+        }
+        cost = msgspec.structs.replace(instance.cost, **coefficients)
+        instance = msgspec.structs.replace(instance, cost=cost)
+    return instance
+
+
+def long_prompt(seed: int) -> Instance:
+    """Prompts so long that squares take binary digits."""
+    rng = random.Random(seed)
+    requests = tuple(
+        Request(id=f"r{i}", prompt_tokens=rng.randint(30, 200), output_tokens=rng.randint(1, 3))
+        for i in range(3)
+    )
+    p_mc = rng.choice([None, 0.0, 1e-7])
+    cost = msgspec.structs.replace(LINEAR, p_sq=2e-8, p_mc=p_mc if p_mc is not None else 4e-8)
+    limits = Limits(kv_tokens=250, batch_tokens=120)
+    return Instance(name=f"long-{seed}", limits=limits, cost=cost, requests=requests)
+
+
+def tiny(**changes: object) -> Instance:
+    """Two like requests and one other."""
+    shapes = ((2, 2), (2, 2), (3, 1))
+    requests = tuple(
+        Request(id=f"r{i}", prompt_tokens=p, output_tokens=o) for i, (p, o) in enumerate(shapes)
+    )
+    instance = Instance(
+        name="three", limits=Limits(kv_tokens=8, batch_tokens=8), cost=LINEAR, requests=requests
+    )
+    return msgspec.structs.replace(instance, **changes)
+
+
+@pytest.mark.parametrize("strengthened", [False, True])
+@pytest.mark.parametrize("make", [varied_instance, long_prompt])
+def test_any_valid_schedule_is_a_feasible_point_at_its_makespan(make, strengthened):
+    partial_evictions = 0
+    for seed in range(120 if make is varied_instance else 25):
+        rng = random.Random(seed)
+        instance = make(seed)
+        schedule = random_schedule(instance, rng, chaos=rng.randint(0, 8))
+        assert check(instance, schedule) == (), seed
+        batches = schedule.batch_count + rng.randint(0, 2)
+        variables = CompactVariables(instance, batches, strengthened=strengthened)
+        milp = build(variables)
+        point = variables.encode(schedule)
+        assert (point >= milp.lower).all(), seed
+        assert (point <= milp.upper).all(), seed
+        assert (point[milp.integer] == np.rint(point[milp.integer])).all(), seed
+        for block in milp.blocks:
+            assert block.violation(point) <= 1e-6, (seed, block.name)
+        makespan_s = simulate(instance, schedule).makespan_s
+        assert milp.value(point) == pytest.approx(makespan_s, rel=1e-12, abs=1e-12), seed
+        given_up = point[variables["partial"][:, :-1]] * point[variables["evicts"]]
+        partial_evictions += int(given_up.sum())
+    assert partial_evictions > 3  # fills given up half-way are priced too
+
+
+def test_decoding_an_encoded_schedule_gives_it_back():
+    unlike = 0
+    for seed in range(80):
+        instance = varied_instance(seed)
+        schedule = random_schedule(instance, random.Random(seed), chaos=6)
+        variables = CompactVariables(instance, schedule.batch_count)
+        again = variables.decode(variables.encode(schedule))
+        assert np.array_equal(variables.encode(again), variables.encode(schedule)), seed
+        assert check(instance, again) == (), seed
+        if not variables.alike():
+            unlike += 1
+            assert again.same_as(schedule), seed
+    assert unlike > 20
+
+
+def test_like_requests_change_places_to_finish_in_order():
+    late_first = from_steps(
+        [(1, Kind.PROCESS, 1, 2), (1, Kind.PROCESS, 2, 1), (0, Kind.PROCESS, 2, 2),
+         (0, Kind.PROCESS, 3, 1), (2, Kind.PROCESS, 3, 3)]
+    )  # fmt: skip
+    in_order = from_steps(
+        [(0, Kind.PROCESS, 1, 2), (0, Kind.PROCESS, 2, 1), (1, Kind.PROCESS, 2, 2),
+         (1, Kind.PROCESS, 3, 1), (2, Kind.PROCESS, 3, 3)]
+    )  # fmt: skip
+    variables = CompactVariables(tiny(), 4)
+    assert variables.alike() == [(0, 1)]
+    assert variables.decode(variables.encode(late_first)).same_as(in_order)
+    assert variables.decode(variables.encode(in_order)).same_as(in_order)
+
+
+def test_what_the_formulation_does_not_cover_is_refused():
+    online = msgspec.structs.replace(tiny().requests[0], arrival_s=0.5)
+    calling = Request(
+        id="c", prompt_tokens=2, output_tokens=2,
+        calls=(Call(after_tokens=1, duration_s=0.1, response_tokens=1),),
+    )  # fmt: skip
+    swapping = tiny(limits=Limits(kv_tokens=8, batch_tokens=8, host_kv_tokens=4))
+    for instance, policies, words in (
+        (tiny(requests=(online, *tiny().requests[1:])), (), "arrivals"),
+        (tiny(requests=(calling,)), (), "calls"),
+        (swapping, (), "swapping"),
+        (tiny(), ("fcfs",), "policy 'fcfs'"),
+    ):
+        with pytest.raises(UnsupportedError, match=words):
+            CompactVariables(instance, 9, policies)
+    assert CompactVariables(swapping, 9, ("no-swap",)).batches == 9
+    with pytest.raises(InvalidInputError, match="expected at least 2"):
+        CompactVariables(tiny(), 1)
+    with pytest.raises(InfeasibleError, match="'r2' has a fill of 3"):
+        CompactVariables(tiny(limits=Limits(kv_tokens=8, batch_tokens=2)), 9, ("no-chunk",))
+
+
+def test_schedules_that_are_no_point_are_refused():
+    variables = CompactVariables(tiny(), 3)
+    steps = [(0, Kind.PROCESS, 1, 2), (1, Kind.PROCESS, 1, 2), (2, Kind.PROCESS, 1, 3)]
+    with pytest.raises(ScheduleError, match="does not finish request 'r0'"):
+        variables.encode(from_steps(steps))
+    with pytest.raises(UnsupportedError, match="swap"):
+        variables.encode(from_steps([*steps, (0, Kind.SWAP_OUT, 2, 0)]))
+    with pytest.raises(UnsupportedError, match="has 4 batches, the formulation 3"):
+        variables.encode(from_steps([*steps, (0, Kind.PROCESS, 4, 1)]))
+    waiting = Schedule(
+        request=[0], kind=[1], first_batch=[1], batches=[1], tokens=[2],
+        wait_batch=[1], wait_until_s=[0.5],
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="waits"):
+        variables.encode(waiting)
+
+
+def test_column_names_are_unique_and_without_blanks():
+    milp = build(CompactVariables(tiny(), 4))
+    assert len(set(milp.column_names)) == milp.columns
+    assert not any(" " in name for name in milp.column_names)
