@@ -10,7 +10,7 @@ from typing import Any
 
 from optsched.schedule import Schedule
 
-OPTIMAL_GAP = 1e-6
+OPTIMAL_GAP = 1e-9
 ALL_SCHEDULES = "all schedules"
 
 

@@ -71,10 +71,14 @@ def lower_bound(instance: Instance) -> Bound:
     parts["critical path"] = critical_path(instance, runs)
     if not instance.offline:
         parts["B5 arrivals"] = arrivals(workload, instance.release_s, _offline_value)
-    value = max(parts.values())
-    proof = next(name for name, part in parts.items() if part >= value * (1 - _ROUNDING))
+    best = max(parts.values())
+    proof = next(name for name, part in parts.items() if part >= best * (1 - _ROUNDING))
     return Bound(
-        value_s=value, proof=proof, batches=count.batches, batches_proof=count.proof, parts=parts
+        value_s=parts[proof],
+        proof=proof,
+        batches=count.batches,
+        batches_proof=count.proof,
+        parts=parts,
     )
 
 

@@ -63,7 +63,10 @@ def run() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        sys.stdout.flush()
+        # A solver that was asked to stop twice may still run in its thread, and complains when
+        # the interpreter is torn down under it.
+        os._exit(130)
     except BrokenPipeError:
         # The reader (head, less) has gone; nothing is wrong. Python would complain once more when
         # it flushes stdout at exit, so hand it a sink.

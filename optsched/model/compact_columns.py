@@ -17,7 +17,7 @@ from optsched.instance import Instance
 from optsched.model.compact_horizon import least_batches
 from optsched.model.milp import FloatArray, IntArray
 
-DENSE_SQUARE = 32  # squares of counts up to this need no binary digits: a chord per value does
+_MOST_CHORDS = 8  # of more values, a square takes fewer rows with binary digits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,24 +124,33 @@ def build_columns(
         table.add("prefill_kv", (n, J), cost=cost.p_kv, upper=final - 1, integer=False)
     if cost.mixed:
         table.add("fill", (n, J), upper=final, integer=False)
-        _add_square(table, "fill", (n, J), final, cost.mixed / 2)
+        _add_square(
+            table, "fill", (n, J), first_chord(prompt, final, chunks), final, cost.mixed / 2
+        )
     if cost.p_sq != cost.mixed / 2:
-        _add_square(table, "chunk", (n, J), chunk, cost.p_sq - cost.mixed / 2)
+        first_chunk = first_chord(prompt, chunk, chunks)
+        _add_square(table, "chunk", (n, J), first_chunk, chunk, cost.p_sq - cost.mixed / 2)
     if strengthened:
         _add_stages(table, instance, batches, fill, chunks)
     return table.columns()
 
 
+def first_chord(prompt: IntArray, most: IntArray, chunks: bool) -> IntArray:
+    """The least n of the chords, from n to n + 1, that the squares of fills or chunks need: these
+    are 0 or else >= 1, or >= I if every fill is in one chunk."""
+    return np.minimum(1 if chunks else prompt, most - 1)
+
+
 def _add_square(
-    table: _Builder, name: str, shape: tuple[int, int], most: IntArray, cost: float
+    table: _Builder, name: str, shape: tuple[int, int], first: IntArray, most: IntArray, cost: float
 ) -> None:
     """The square of a count of at most ``most``, shape ``(requests, 1)``, and its digits.
 
-    A convex cost with few values needs only chords. Otherwise the count x = sum 2^b digit_b, and
-    x^2 = sum 2^b cut_b with cut_b = digit_b x.
+    A convex cost with few chords, from ``first`` on, needs only these. Otherwise the count is
+    x = sum 2^b digit_b, and x^2 = sum 2^b cut_b with cut_b = digit_b x.
     """
     table.add(f"{name}_square", shape, cost=cost, upper=most.astype(float) ** 2, integer=False)
-    if cost < 0 or most.max() > DENSE_SQUARE:
+    if cost < 0 or (most - first).max() > _MOST_CHORDS:
         digits = (*shape, int(most.max()).bit_length())
         table.add(f"{name}_digit", digits)
         table.add(f"{name}_cut", digits, upper=most[:, :, None], integer=False)

@@ -89,8 +89,8 @@ def dearest_pattern(items: Items, prices: FloatArray) -> tuple[float, IntArray]:
     room = int(np.argmax(best))
     value = float(best[room])
     for choice in reversed(taken):
-        item = int(choice[room])
-        if item >= 0:
-            counts[item] += 1
-            room -= int(items.pages[item])
+        chosen = int(choice[room])
+        if chosen >= 0:
+            counts[chosen] += 1
+            room -= int(items.pages[chosen])
     return value, counts

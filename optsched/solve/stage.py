@@ -43,7 +43,7 @@ def run_stage(search: Search, stage: Stage, time_limit_s: float) -> Outcome | No
     tightened = _tighten(search, stage, ready, time_limit_s)
     bound = min(tightened.bound, ready.cutoff_s) if tightened.bound is not None else None
     outcome = None
-    if not False and not _settled(bound, ready.cutoff_s):
+    if not tightened.interrupted and not _settled(bound, ready.cutoff_s):
         left = time_limit_s - (time.monotonic() - begin)
         outcome = _solve(search, stage, ready, tightened, max(left, 0.1))
     value = None
@@ -53,7 +53,7 @@ def run_stage(search: Search, stage: Stage, time_limit_s: float) -> Outcome | No
     if bound is not None and stage.scope == search.scope:
         name = outcome.solver if outcome else "linear relaxation with hull rows"
         search.prove(bound, f"{stage.name} formulation, {name}")
-    search.interrupted |= False or (
+    search.interrupted |= tightened.interrupted or (
         outcome is not None and outcome.termination is Termination.INTERRUPTED
     )
     note = f"{tightened.milp.rows} rows, {tightened.milp.columns} columns"

@@ -27,7 +27,7 @@ from optsched.solvers.verify import Answer, settle
 from optsched.solvers.watch import POLL_S, Watch
 from optsched.solvers.write import write_numbered_mps
 
-GRACE_S = 10.0
+GRACE_S = 5.0
 BOUND_DIGIT = 0.001  # the log prints bounds with three decimals
 NO_BOUND = 1e49
 

@@ -6,13 +6,20 @@ Julian Hall and others, HiGHS, https://highs.dev.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import highspy
 import numpy as np
 
 from optsched.errors import SolverError
 from optsched.model.milp import FloatArray, Milp
-from optsched.solvers.highs_object import NAME, highs_object, require_ok, set_options
+from optsched.solvers.highs_object import (
+    INTERIOR_POINT_ENTRIES,
+    NAME,
+    highs_object,
+    require_ok,
+    set_options,
+)
 from optsched.solvers.lp import dual_bound
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
 from optsched.solvers.scaling import Scaled, in_microseconds
@@ -54,7 +61,8 @@ def highs(milp: Milp, options: SolverOptions, start: FloatArray | None = None) -
 
 def highs_without_presolve(milp: Milp, options: SolverOptions) -> Answer:
     """The second opinion on what another solver calls infeasible."""
-    return _answer(milp, options, None, presolve=False)
+    answer = _answer(milp, options, None, presolve=False)
+    return replace(answer, by=f"{NAME} without presolve")
 
 
 def _answer(
@@ -67,6 +75,8 @@ def _answer(
         presolve=presolve,
     )  # fmt: skip
     require_ok(run.setOptionValue("mip_rel_gap", options.relative_gap), "refuses the gap")
+    if milp.integer.any() and milp.entries >= INTERIOR_POINT_ENTRIES:
+        run.setOptionValue("mip_lp_solver", "ipm")  # versions without this option ignore it
     if start is not None:
         solution = highspy.HighsSolution()
         solution.col_value = scaled.start(start)

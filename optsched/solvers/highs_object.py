@@ -12,6 +12,9 @@ from optsched.model.milp import Block, Milp
 
 NAME = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"  # noqa: E501
 ROWWISE, MINIMISE = 2, 1
+# From this many non-zeros on the first relaxation is solved by the interior point method with
+# crossover, which was 4 to 15 times faster than the simplex method between 24,000 and 137,000.
+INTERIOR_POINT_ENTRIES = 20_000
 
 
 def highs_object(milp: Milp, *, relaxed: bool = False) -> highspy.Highs:

@@ -11,14 +11,16 @@ import highspy
 import numpy as np
 
 from optsched.model.milp import Block, FloatArray, Milp
-from optsched.solvers.highs_object import add_rows, highs_object, require_ok, set_options
+from optsched.solvers.highs_object import (
+    INTERIOR_POINT_ENTRIES,
+    add_rows,
+    highs_object,
+    require_ok,
+    set_options,
+)
 from optsched.solvers.outcome import SolverOptions, Termination
 from optsched.solvers.scaling import in_microseconds
 from optsched.solvers.watch import Watch
-
-# Above this many non-zeros the first solve is by the interior point method with crossover, which
-# was 8 times faster than the simplex method on root relaxations of that size.
-INTERIOR_POINT_ENTRIES = 300_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,7 +59,7 @@ class LinearProgram:
         self._scaled = in_microseconds(self._milp)
         self._highs = highs_object(self._scaled.milp)
         self._threads, self._seed = threads, seed
-        large = self._milp.entries > INTERIOR_POINT_ENTRIES
+        large = self._milp.entries >= INTERIOR_POINT_ENTRIES
         self._highs.setOptionValue("solver", "ipm" if large else "choose")
         self._stop: Callable[[], bool] = lambda: False
         for event in (self._highs.cbSimplexInterrupt, self._highs.cbIpmInterrupt):
@@ -81,11 +83,14 @@ class LinearProgram:
         options = options or SolverOptions()
         begin = time.monotonic()
         status = self._run(options, presolve=True)
-        if status in _NOT_SOLVABLE:
-            # A lone "Infeasible" is not a proof: ask again without presolve.
+        limit = options.time_limit_s
+        if limit is not None:
+            options = replace(options, time_limit_s=max(limit - (time.monotonic() - begin), 0.0))
+        self._highs.setOptionValue("solver", "choose")
+        if _TERMINATIONS.get(status) in (None, Termination.INFEASIBLE):
+            # A lone "Infeasible" is not a proof, and crossover can end "Unknown".
             self._highs.clearSolver()
             status = self._run(options, presolve=False)
-        self._highs.setOptionValue("solver", "choose")
         return self._solution(status, time.monotonic() - begin)
 
     def _run(self, options: SolverOptions, *, presolve: bool) -> Any:
@@ -122,12 +127,6 @@ class LinearProgram:
         )
 
 
-_NOT_SOLVABLE = frozenset(
-    {
-        highspy.HighsModelStatus.kInfeasible,
-        highspy.HighsModelStatus.kUnboundedOrInfeasible,
-    }
-)
 _TERMINATIONS = {
     highspy.HighsModelStatus.kOptimal: Termination.FINISHED,
     highspy.HighsModelStatus.kInfeasible: Termination.INFEASIBLE,

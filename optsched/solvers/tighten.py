@@ -35,6 +35,8 @@ class Tightened:
         Rows found, and rows in ``milp`` of them.
     infeasible : bool
         A relaxation has no point, hence the program neither.
+    interrupted : bool
+        Ctrl-C or ``stop`` ended it.
     wall_s : float
         Seconds spent.
     """
@@ -46,6 +48,7 @@ class Tightened:
     separated: int
     kept: int
     infeasible: bool
+    interrupted: bool
     wall_s: float
 
 
@@ -75,7 +78,7 @@ def tighten(
     bounds: list[float] = []
     cuts: list[Block] = []
     last: LpSolution | None = None
-    infeasible, solved = False, 0
+    infeasible, interrupted, solved = False, False, 0
     while solved < rounds:
         left = None if time_limit_s is None else time_limit_s - (time.monotonic() - begin)
         if left is not None and left <= 0:
@@ -85,6 +88,7 @@ def tighten(
         if answer.bound is not None:
             bounds.append(answer.bound)
         infeasible = answer.termination is Termination.INFEASIBLE
+        interrupted = answer.termination is Termination.INTERRUPTED
         if answer.point is None:
             break
         last = answer
@@ -105,6 +109,7 @@ def tighten(
         separated=sum(cut.rows for cut in cuts),
         kept=sum(cut.rows for cut in kept),
         infeasible=infeasible,
+        interrupted=interrupted,
         wall_s=time.monotonic() - begin,
     )
 

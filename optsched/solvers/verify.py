@@ -22,7 +22,11 @@ CONFIRM_S = 1.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
-    """What a back end says, in the model's units; ``value`` is its own objective, if it has one."""
+    """What a back end says, in the model's units.
+
+    ``value`` is its own objective, if it has one; ``by`` names the solver if it is another than
+    the one that was asked.
+    """
 
     termination: Termination
     point: FloatArray | None = None
@@ -30,6 +34,7 @@ class Answer:
     bound: float | None = None
     nodes: int | None = None
     message: str = ""
+    by: str = ""
 
 
 def settle(
@@ -72,6 +77,7 @@ def settle(
                 hint=f"its first answer: {first}; try another solver, or report the model",
             )
         answer = replace(answer, message=f"{first}; second answer: {answer.message}")
+        solver = f"{solver}, then {answer.by}" if answer.by else solver
     return _outcome(milp, options, answer, solver, time.monotonic() - begin)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TypeVar
 
 from optsched.solvers.outcome import Progress, SolverOptions
@@ -25,12 +28,12 @@ class Watch:
     def __init__(self, options: SolverOptions) -> None:
         self._options = options
         self._told: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
-        self._stop = threading.Event()
+        self._stopping = False
 
     @property
     def stopping(self) -> bool:
         """Whether the job has been asked to stop."""
-        return self._stop.is_set()
+        return self._stopping
 
     def tell(self, progress: Progress) -> None:
         """Pass a sign of life to the caller; called by the job, from any thread."""
@@ -50,41 +53,62 @@ class Watch:
             finally:
                 self._told.put(None)
 
-        thread = threading.Thread(target=work, name="optsched-solver", daemon=True)
-        thread.start()
-        self._attend()
-        thread.join()
+        with self._ctrl_c_is_a_wish():
+            thread = threading.Thread(target=work, name="optsched-solver", daemon=True)
+            thread.start()
+            self._attend()
+            thread.join()
         if errors:
             raise errors[0]
         return results[0]
 
+    @contextmanager
+    def _ctrl_c_is_a_wish(self) -> Iterator[None]:
+        """Let Ctrl-C set a flag, so that no KeyboardInterrupt can come at a bad moment.
+
+        Only in the main thread, where signals arrive, and only in place of Python's own handler:
+        a caller with a handler of its own has decided otherwise.
+        """
+        mine = threading.current_thread() is threading.main_thread()
+        if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def handler(number: int, frame: FrameType | None) -> None:
+            if self._stopping:
+                signal.default_int_handler(number, frame)
+            self._stopping = True
+
+        signal.signal(signal.SIGINT, handler)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def _attend(self) -> None:
-        while True:
-            try:
-                if self._attend_once():
-                    return
-            except KeyboardInterrupt:
-                if self.stopping:
-                    raise
-                self._stop.set()
-            except BaseException:
-                self._stop.set()
+        try:
+            while self._attend_once():
+                pass
+        except BaseException as error:
+            self._stopping = True
+            if not isinstance(error, KeyboardInterrupt):
                 self._drain()
-                raise
+            raise
 
     def _attend_once(self) -> bool:
+        """Whether the job is still running, after at most a moment."""
         stop = self._options.stop
-        if stop is not None and not self.stopping and stop():
-            self._stop.set()
+        if stop is not None and not self._stopping and stop():
+            self._stopping = True
         try:
             progress = self._told.get(timeout=POLL_S)
         except queue.Empty:
-            return False
-        if progress is None:
             return True
+        if progress is None:
+            return False
         if self._options.report is not None:
             self._options.report(progress)
-        return False
+        return True
 
     def _drain(self) -> None:
         while self._told.get() is not None:

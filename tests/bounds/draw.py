@@ -31,19 +31,20 @@ def random_plain(seed: int) -> Instance:
     """A tiny instance over all features but calls and swapping."""
     rng = random.Random(seed)
     cost = odd_cost(rng) if rng.random() < 0.5 else random_cost(rng)
+    # Four requests only if they are small: some others take the search a minute.
+    requests, prompt, output = rng.choice([(2, 6, 5), (3, 6, 4), (3, 6, 3), (4, 4, 2)])
     return random_instance(
         seed, arrivals=rng.random() < 0.35, pages=rng.random() < 0.4, cost=cost,
-        tight=rng.random() < 0.5, most_requests=rng.choice([2, 3, 3, 4]),
-        most_output=rng.choice([3, 4, 5]),
+        tight=rng.random() < 0.5, most_requests=requests, most_prompt=prompt, most_output=output,
     )  # fmt: skip
 
 
 def random_augmented(seed: int) -> Instance:
     """One or two tiny requests with calls, and host memory in most cases."""
     rng = random.Random(seed)
-    requests = []
-    for i in range(rng.choice([1, 2, 2])):
-        output = rng.randint(2, 3)
+    requests, count = [], rng.choice([1, 2, 2])
+    for i in range(count):
+        output = rng.randint(2, 3) if count == 1 else 2
         after = sorted(rng.sample(range(1, output), rng.randint(0, output - 1)))
         calls = tuple(
             Call(
@@ -54,7 +55,7 @@ def random_augmented(seed: int) -> Instance:
         )  # fmt: skip
         requests.append(
             Request(
-                id=f"r{i}", prompt_tokens=rng.randint(1, 4), output_tokens=output, calls=calls,
+                id=f"r{i}", prompt_tokens=rng.randint(1, 3), output_tokens=output, calls=calls,
                 arrival_s=rng.choice([0.0, 0.0, 0.01]),
             )
         )  # fmt: skip

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from optsched.check import RULES as CHECKED
 from optsched.check import check
-from optsched.constraints.compact import FAMILIES, PRICES, RULES, STRENGTHENING, build
+from optsched.constraints.compact import DEFINITIONS, FAMILIES, RULES, STRENGTHENING, build
 from optsched.errors import InfeasibleError
 from optsched.instance import Instance, Limits, Request
 from optsched.model.compact import POLICIES, CompactVariables
 from optsched.model.compact_horizon import horizon
+from optsched.model.milp import FloatArray, Milp
 from optsched.simulate import simulate
 from optsched.solvers import solver
 from optsched.solvers.outcome import SolverOptions
@@ -23,50 +25,68 @@ from tests.tiny import LINEAR, random_instance
 OPTIONS = SolverOptions(relative_gap=1e-6)
 
 
-def solutions(left_out: str, policies: tuple[str, ...], seeds: range):
-    """Instances and what the formulation without one family takes for their optimal schedule."""
-    solve = solver("highs")
-    families = {name: family for name, family in FAMILIES.items() if name != left_out}
+def cases(policies: tuple[str, ...], seeds: range) -> Iterator[tuple[int, Instance, int]]:
+    """Seeds, instances that have a schedule, and one batch more than an optimal schedule needs."""
     for seed in seeds:
         instance = random_instance(seed, most_requests=2, most_prompt=4, most_output=3, tight=True)
         try:
-            makespan_s, _ = optimum(instance, policies)
+            best = optimum(instance, policies)[1]
         except InfeasibleError:
             continue
-        variables = CompactVariables(
-            instance, horizon(instance, makespan_s), policies, strengthened=False
-        )
-        outcome = solve(build(variables, families), OPTIONS)
-        assert outcome.point is not None, seed
-        yield instance, variables.decode(outcome.point), variables, outcome, makespan_s
+        yield seed, instance, best.batch_count + 1
+
+
+def any_point(milp: Milp, seed: int) -> FloatArray:
+    """For even seeds an optimum, for odd ones a point that is best for random costs."""
+    random_costs = np.random.default_rng(seed).normal(size=milp.columns)
+    costs = random_costs / np.maximum(1.0, milp.upper) if seed % 2 else milp.cost
+    outcome = solver("highs")(replace(milp, cost=costs), OPTIONS)
+    assert outcome.point is not None, seed
+    return outcome.point
 
 
 def test_families_are_named_after_the_rules():
     offline = set(CHECKED) - {"host_capacity", "arrival", "pause", "clock"}
     assert set(RULES) == offline | (set(POLICIES) - {"no-swap"})
-    assert set(FAMILIES) == {*RULES, *PRICES, *STRENGTHENING}
+    assert set(FAMILIES) == {*RULES, *DEFINITIONS, *STRENGTHENING}
+
+
+@pytest.mark.parametrize("strengthened", [False, True])
+def test_with_all_families_every_point_is_a_valid_schedule(strengthened):
+    for seed, instance, batches in cases((), range(30)):
+        variables = CompactVariables(instance, batches + 3, strengthened=strengthened)
+        schedule = variables.decode(any_point(build(variables), seed))
+        assert check(instance, schedule) == (), seed
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_without_its_family_a_rule_is_broken(rule):
+def test_without_its_family_only_that_rule_is_broken(rule):
     policies = (rule,) if rule in POLICIES else ()
-    broken = set()
-    for instance, schedule, *_ in solutions(rule, policies, range(60)):
-        broken = {violation.rule for violation in check(instance, schedule, policies=policies)}
-        if broken:
-            break
-    assert rule in broken
+    families = {name: family for name, family in FAMILIES.items() if name != rule}
+    found = []
+    for seed, instance, batches in cases(policies, range(40)):
+        variables = CompactVariables(instance, batches, policies, strengthened=False)
+        schedule = variables.decode(any_point(build(variables, families), seed))
+        found.append({violation.rule for violation in check(instance, schedule, policies=policies)})
+        if found[-1] == {rule}:
+            return
+    pytest.fail(f"{rule}: {found}")
 
 
-def test_without_the_prices_the_optimum_is_too_cheap():
+def test_without_the_batch_time_the_optimum_is_too_cheap():
+    families = {name: family for name, family in FAMILIES.items() if name != "batch_time"}
     cheaper = 0
-    for instance, schedule, variables, outcome, makespan_s in solutions(
-        "batch_time", (), range(20)
-    ):
+    for _, instance, batches in cases((), range(20)):
+        variables = CompactVariables(instance, batches, strengthened=False)
+        milp = build(variables, families)
+        outcome = solver("highs")(milp, OPTIONS)
+        assert outcome.point is not None
+        schedule = variables.decode(outcome.point)
         assert check(instance, schedule) == ()
-        claimed = build(variables).value(outcome.point)
-        assert claimed <= makespan_s * (1 + 1e-6)
-        cheaper += claimed < simulate(instance, schedule).makespan_s * (1 - 1e-6)
+        makespan_s = simulate(instance, schedule).makespan_s
+        claimed_s = milp.value(outcome.point)
+        assert claimed_s <= makespan_s * (1 + 1e-6)
+        cheaper += claimed_s < makespan_s * (1 - 1e-6)
     assert cheaper > 5
 
 
@@ -85,16 +105,13 @@ def test_strengthening_changes_no_optimum(left_out):
 def relaxed(instance: Instance, batches: int, *, strengthened: bool) -> float:
     """Value of the linear relaxation: the bound of a run that stops at its root."""
     milp = build(CompactVariables(instance, batches, strengthened=strengthened))
-    continuous = np.zeros_like(milp.integer)
-    outcome = solver("highs")(
-        type(milp)(**{**vars(milp), "integer": continuous}), OPTIONS
-    )  # fmt: skip
+    outcome = solver("highs")(replace(milp, integer=np.zeros_like(milp.integer)), OPTIONS)
     assert outcome.bound is not None
     return outcome.bound
 
 
 def test_strengthening_nearly_closes_the_gap_of_the_relaxation():
-    """I = O = 2 requests, two at a time: 4 % below the optimum instead of 40 %."""
+    """Three requests, two fit: 0.3 % below the optimum instead of 50 %."""
     requests = tuple(Request(id=f"r{i}", prompt_tokens=4, output_tokens=3) for i in range(3))
     limits = Limits(kv_tokens=8, batch_tokens=4096)
     instance = Instance(name="three", limits=limits, cost=LINEAR, requests=requests)
@@ -102,9 +119,8 @@ def test_strengthening_nearly_closes_the_gap_of_the_relaxation():
     batches = horizon(instance, best)
     weak = relaxed(instance, batches, strengthened=False)
     strong = relaxed(instance, batches, strengthened=True)
-    print(weak / best, strong / best)
-    assert weak < 0.7 * best
-    assert 0.95 * best < strong <= best * (1 + 1e-9)
+    assert weak < 0.6 * best
+    assert 0.98 * best < strong <= best * (1 + 1e-9)
 
 
 def test_rules_without_a_limit_have_no_rows():
@@ -112,6 +128,3 @@ def test_rules_without_a_limit_have_no_rows():
     variables = CompactVariables(instance, horizon(instance))
     for rule in ("prefill_tokens", "batch_requests", *POLICIES[:4]):
         assert RULES[rule](instance, variables).rows == 0, rule
-    assert not any(
-        np.isnan(block.values).any() for block in itertools.chain(build(variables).blocks)
-    )

@@ -96,6 +96,12 @@ def test_continuous_columns_without_bounds(name: str) -> None:
     assert_optimal(milp, outcome, 0.5)
 
 
+def test_no_integer_columns(name: str) -> None:
+    rows = dense([[1, 2], [3, 1]], -INFINITY, [4, 6])
+    milp = program([-1, -1], rows, upper=9, integer=False, offset=1)
+    assert_optimal(milp, solved(name, milp), 1 - 2.8)
+
+
 def test_negative_integers_and_offset(name: str) -> None:
     milp = program([1.5, -1], dense([[1, -1]], -4, INFINITY), lower=-5, upper=5, offset=100.25)
     assert_optimal(milp, solved(name, milp), 100.25 - 7.5 + 1)
@@ -118,6 +124,9 @@ def test_infeasible_by_parity(name: str) -> None:
     assert outcome.termination is Termination.INFEASIBLE
     assert outcome.point is None
     assert outcome.bound is None
+    assert "second answer" in outcome.message
+    if name != "highs":
+        assert "then HiGHS" in outcome.solver
 
 
 def test_infeasible_by_an_empty_row(name: str) -> None:

@@ -1,9 +1,9 @@
 """Rows of the compact formulation, one family per file.
 
-``RULES`` state the rules of the problem and its policies and bear their names; ``PRICES`` hold the
-columns that carry the non-linear parts of the batch time; ``STRENGTHENING`` cuts off fractions
-only. Each family is a function (instance, variables) -> Block, without rows where it has nothing
-to say.
+``RULES`` state the rules of the problem and its policies and bear their names. ``DEFINITIONS`` say
+what the columns mean: the kinds of steps and what they leave cached, and the parts of the batch
+time that are not linear. ``STRENGTHENING`` cuts off fractions only, and exchanges of like requests.
+Each family is a function (instance, variables) -> Block, without rows where it has nothing to say.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from optsched.constraints.compact.progress import progress
 from optsched.constraints.compact.residency import residency
 from optsched.constraints.compact.stage_prices import stage_prices
 from optsched.constraints.compact.stages import stages
+from optsched.constraints.compact.steps import steps
 from optsched.constraints.compact.symmetry import symmetry
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
@@ -45,14 +46,14 @@ RULES: Mapping[str, Family] = {
     "no-hybrid": no_hybrid,
     "no-hold": no_hold,
 }
-PRICES: Mapping[str, Family] = {"batch_time": batch_time}
+DEFINITIONS: Mapping[str, Family] = {"steps": steps, "batch_time": batch_time}
 STRENGTHENING: Mapping[str, Family] = {
     "symmetry": symmetry,
     "stages": stages,
     "stage_prices": stage_prices,
     "packing": packing,
 }
-FAMILIES: Mapping[str, Family] = {**RULES, **PRICES, **STRENGTHENING}
+FAMILIES: Mapping[str, Family] = {**RULES, **DEFINITIONS, **STRENGTHENING}
 
 
 def build(variables: CompactVariables, families: Mapping[str, Family] = FAMILIES) -> Milp:

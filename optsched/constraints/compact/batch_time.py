@@ -17,8 +17,8 @@ def batch_time(instance: Instance, v: CompactVariables) -> Block:
     """Rows of the batch-time law (problem.md, 4); its linear parts are costs of columns.
 
     Several pieces: time >= alpha_k y + beta_k sum c for every k. Indicators: decode_batch >= d,
-    prefill_batch >= p, both <= y. Products with binaries: decode_kv >= m - (I + O - 2)(1 - d) and
-    >= I d; prefill_kv >= m - (I + O - 2)(1 - p).
+    prefill_batch >= p, both <= y. Products with binaries: decode_kv >= m - (I + O - 2)(1 - d),
+    prefill_kv >= m - (I + O - 2)(1 - p).
 
     Attention of prefill steps: p_sq c^2 + p_mc m c = p_mc/2 ((m + c)^2 - m^2) + (p_sq - p_mc/2)
     c^2. Over the steps of one fill the first part telescopes to p_mc/2 times the squared length
@@ -62,9 +62,6 @@ def _kv(instance: Instance, v: CompactVariables) -> list[Block]:
         if kv in v:
             terms = (v[kv], 1), (cached, -1), (steps, -most)
             blocks.append(rows(NAME, steps.shape, *terms, lower=-most))
-    if "decode_kv" in v:
-        least = (v["decodes"], -instance.prompt_tokens[:, None])
-        blocks.append(rows(NAME, cached.shape, (v["decode_kv"], 1), least, lower=0))
     return blocks
 
 

@@ -9,23 +9,20 @@ from optsched.model.milp import Block
 
 
 def completion(instance: Instance, v: CompactVariables) -> Block:
-    """s' = s + g; finished (done) iff s = I + O, from then on neither processed nor evicted nor
-    cached. All are done at the last boundary, by their bounds.
+    """s' = s + g; finished (done) iff s = I + O, from then on not processed. All are done at the
+    last boundary, by their bounds.
 
-        I + O done <= s <= I + O - 1 + done,  done' >= done,
-        d + p + done <= 1,  m <= (I + O - 2)(1 - done)
+        I + O done <= s <= I + O - 1 + done,  d + p + done <= 1
     """
     shape = (len(instance), v.batches)
     prompt, output = instance.prompt_tokens[:, None], instance.output_tokens[:, None]
     final = instance.final_tokens[:, None]
-    s, done, m = v["known"], v["done"], v["cached"]
+    s, done = v["known"], v["done"]
     boundaries = s.shape
     name = "completion"
     return join(name, [
         rows(name, shape, (s[:, 1:], 1), (s[:, :-1], -1), (v["generates"], -1), lower=0, upper=0),
         rows(name, boundaries, (s, 1), (done, -output), lower=prompt),
         rows(name, boundaries, (s, 1), (done, -1), upper=final),
-        rows(name, shape, (done[:, 1:], 1), (done[:, :-1], -1), lower=0),
         rows(name, shape, (v["decodes"], 1), (v["prefills"], 1), (done[:, :-1], 1), upper=1),
-        rows(name, boundaries, (m, 1), (done, final - 1), upper=final - 1),
     ])  # fmt: skip

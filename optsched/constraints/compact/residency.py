@@ -9,16 +9,17 @@ from optsched.model.milp import Block
 
 
 def residency(instance: Instance, v: CompactVariables) -> Block:
-    """An evicted request has KV, processes nothing in that batch and is left with none.
+    """An evicted request has KV and processes nothing in that batch; it is left with no KV, and so
+    is one that has finished.
 
-    m >= e,  d + p + e <= 1 - done,  m' <= (I + O - 2)(1 - e)
+        m >= e,  d + p + e <= 1,  m' <= (I + O - 2)(1 - e - done')
     """
     shape = (len(instance), v.batches)
-    final = instance.final_tokens[:, None]
-    e, done = v["evicts"], v["done"][:, :-1]
+    most = instance.final_tokens[:, None] - 1
+    e, done = v["evicts"], v["done"][:, 1:]
     name = "residency"
     return join(name, [
         rows(name, shape, (v["cached"][:, :-1], 1), (e, -1), lower=0),
-        rows(name, shape, (v["decodes"], 1), (v["prefills"], 1), (e, 1), (done, 1), upper=1),
-        rows(name, shape, (v["cached"][:, 1:], 1), (e, final - 1), upper=final - 1),
+        rows(name, shape, (v["decodes"], 1), (v["prefills"], 1), (e, 1), upper=1),
+        rows(name, shape, (v["cached"][:, 1:], 1), (e, most), (done, most), upper=most),
     ])  # fmt: skip

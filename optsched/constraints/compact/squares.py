@@ -6,6 +6,7 @@ import numpy as np
 
 from optsched.constraints.compact.rows import rows
 from optsched.model.compact import CompactVariables
+from optsched.model.compact_columns import first_chord
 from optsched.model.milp import Block, IntArray
 
 Count = tuple[tuple[IntArray, float], ...]  # column numbers (requests, batches) and a coefficient
@@ -30,15 +31,19 @@ def square(
     Notes
     -----
     From below, for a positive cost: the chord of x^2 from n to n + 1 lies above it only between
-    the two, so x^2 >= (2n + 1) x - n (n + 1), with equality at both ends; a chord for every n is
-    exact. Where these would be too many there are binary digits, x = sum 2^b digit_b, and
-    x^2 = sum 2^b cut_b with cut_b = digit_b x: cut_b >= x - most (1 - digit_b) from below,
-    cut_b <= x and cut_b <= most digit_b from above, for a negative cost.
+    the two, so x^2 >= (2n + 1) x - n (n + 1), with equality at both ends; a chord for every n
+    that x can be is exact. Where these would be too many there are binary digits,
+    x = sum 2^b digit_b, and x^2 = sum 2^b cut_b with cut_b = digit_b x: from below
+    cut_b >= x - most (1 - digit_b), from above, for a negative cost, cut_b <= x and
+    cut_b <= most digit_b.
     """
     if f"{name}_digit" in v:
         return _by_digits(v, name, count, most, below=cost > 0)
+    chunks = "partial" in v
+    first = first_chord(v.instance.prompt_tokens[:, None], most, chunks)
     return [
-        _chord(v[f"{name}_square"], count, np.full_like(most, n)) for n in range(int(most.max()))
+        _chord(v[f"{name}_square"], count, np.minimum(first + n, most - 1))
+        for n in range(int((most - first).max()))
     ]
 
 

@@ -1,0 +1,123 @@
+"""The verdict on a certificate: what its argument proves, and whether that reaches the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from optsched.bounds.verify.refuted import RefutedError, hold
+from optsched.bounds.verify.times import offline_time, time_alone
+from optsched.bounds.verify.units import Units, units_for
+from optsched.bounds.verify.workload import Workload
+from optsched.certificate import (
+    Argument,
+    ArrivalTime,
+    BalancedTime,
+    Certificate,
+    Line,
+    LineTime,
+    PathTime,
+)
+from optsched.instance import Instance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a certificate proves.
+
+    Parameters
+    ----------
+    accepted : bool
+        Whether the argument holds for the instance named and proves at least the claim.
+    claimed_s : float
+        The claim.
+    proven_s : Fraction or None
+        The exact value that the argument proves, in seconds; None if it does not hold.
+    reason : str or None
+        Why it is refused.
+    """
+
+    accepted: bool
+    claimed_s: float
+    proven_s: Fraction | None
+    reason: str | None
+
+
+def verify(certificate: Certificate) -> Verdict:
+    """Check a certificate in exact arithmetic, trusting nothing in it."""
+    claimed, proven, reason = certificate.bound_s, None, None
+    try:
+        hold(
+            certificate.digest == certificate.instance.digest,
+            f"the certificate is for an instance with digest {certificate.digest}, "
+            f"but that of the one it holds is {certificate.instance.digest}",
+        )
+        proven = proven_bound(certificate.instance, certificate.argument)
+        hold(proven >= Fraction(claimed), "the argument proves less than is claimed")
+    except RefutedError as error:
+        reason = str(error)
+    return Verdict(accepted=reason is None, claimed_s=claimed, proven_s=proven, reason=reason)
+
+
+def proven_bound(instance: Instance, argument: Argument) -> Fraction:
+    """Seconds that every schedule takes from the earliest arrival on, by ``argument``.
+
+    Raises
+    ------
+    RefutedError
+        The argument does not hold for this instance.
+    """
+    limits = instance.limits
+    for r in instance.requests:
+        hold(
+            limits.pages(r.final_tokens) <= limits.kv_tokens,
+            f"request {r.id!r} cannot run even alone, so there is no schedule to bound",
+        )
+    units = units_for(_doubles(instance, argument), limits.kv_tokens // limits.block_tokens)
+    if isinstance(argument, PathTime):
+        return _path(instance, argument, units)
+    if isinstance(argument, ArrivalTime):
+        late = [r for r in instance.requests if r.arrival_s >= argument.from_s]
+        hold(bool(late), f"no request arrives at {argument.from_s} or later")
+        workload = Workload(late, limits, instance.cost)
+        own = units.seconds(offline_time(workload, argument.late, units))
+        return _since_start(instance, argument.from_s) + own
+    workload = Workload(instance.requests, limits, instance.cost)
+    return units.seconds(offline_time(workload, argument, units))
+
+
+def _since_start(instance: Instance, time_s: float) -> Fraction:
+    """``time_s`` on the schedule's clock, which starts with the earliest arrival."""
+    return Fraction(time_s) - Fraction(min(r.arrival_s for r in instance.requests))
+
+
+def _path(instance: Instance, argument: PathTime, units: Units) -> Fraction:
+    """Arrival + pauses + own time of one request."""
+    found = [r for r in instance.requests if r.id == argument.request]
+    hold(bool(found), f"the instance has no request {argument.request!r}")
+    (request,) = found
+    own = time_alone(Workload(found, instance.limits, instance.cost), units)
+    pauses = sum((Fraction(call.duration_s) for call in request.calls), Fraction(0))
+    return _since_start(instance, request.arrival_s) + pauses + units.seconds(own)
+
+
+def _doubles(instance: Instance, argument: Argument) -> Iterator[float]:
+    """All doubles that are used in units."""
+    cost = instance.cost
+    for piece in cost.pieces:
+        yield from piece
+    yield from (cost.d0, cost.d_kv, cost.d_req, cost.p0)
+    yield from (cost.p_sq, cost.mixed, cost.p_kv, cost.p_req)
+    for line in _lines(argument):
+        yield from (line.intercept_s, line.slope_s, line.excess_s)
+
+
+def _lines(argument: Argument) -> tuple[Line, ...]:
+    if isinstance(argument, ArrivalTime):
+        return _lines(argument.late)
+    if isinstance(argument, LineTime):
+        return (argument.line,)
+    if isinstance(argument, BalancedTime | PathTime):
+        return ()
+    return argument.lines

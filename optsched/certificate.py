@@ -1,0 +1,204 @@
+"""Certificate: a claimed lower bound on the makespan, and what proves it.
+
+A certificate holds the whole instance and the few choices that a proof consists of (which line
+below the law, which counting argument, from which arrival on): everything else is recomputed when
+it is checked. The choices are not trusted; other ones prove another value, or nothing.
+
+A bound in seconds needs a number of batches, so an argument is a tree of records: *counts* prove
+that every schedule has at least so many batches, *times* turn a count into seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from optsched.errors import require
+from optsched.instance import Instance
+
+
+class MemoryCount(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="memory"
+):
+    """Token events of S tokens hold ceil(S / b) pages of floor(M / b) in their batch (B1, B2).
+
+    Parameters
+    ----------
+    head, tail : int
+        h and t: only events that no schedule has in its first h nor in its last t batches count,
+        and the bound is h + t + what they need.
+    threshold_pages : int
+        z: events of fewer than z pages count nothing, those of more than floor(M / b) - z pages
+        a whole batch; 0 for none.
+    rounding : int
+        k of Fekete and Schepers' u_k, applied after the threshold; 0 for none.
+    """
+
+    head: int = 0
+    tail: int = 0
+    threshold_pages: int = 0
+    rounding: int = 0
+
+
+class WeightCount(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="weights"
+):
+    """An event of ``pages[s]`` pages earns ``weights[s]``; a knapsack says how much the richest
+    batch earns (B2). Events of other sizes earn nothing."""
+
+    pages: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.pages) == len(self.weights) == len(set(self.pages)), "weights.pages",
+            len(self.pages), f"{len(self.weights)} different sizes, one per weight",
+        )  # fmt: skip
+        require(
+            min(self.pages, default=1) >= 1, "weights.pages", min(self.pages, default=1), ">= 1"
+        )
+        lowest = min(self.weights, default=0)
+        require(lowest >= 0, "weights.weights", lowest, "whole numbers >= 0")
+
+
+class TokenCount(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="tokens"
+):
+    """New tokens that lie before the last ``tail`` batches of every schedule, C per batch (B1)."""
+
+    tail: int = 0
+
+
+class PromptCount(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="prompts"
+):
+    """Prefill tokens that lie before the last ``tail`` batches, min(C, P) per batch (B1)."""
+
+    tail: int = 0
+
+
+class StepCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="steps"):
+    """Steps that lie before the last ``tail`` batches, ``batch_requests`` per batch (B1)."""
+
+    tail: int = 0
+
+
+class ChainCount(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="chain"
+):
+    """The steps of one request lie in distinct batches (B1)."""
+
+
+Count: TypeAlias = MemoryCount | WeightCount | TokenCount | PromptCount | StepCount | ChainCount
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """g(n) >= intercept_s + slope_s n + excess_s max(0, n - knee_tokens) for n = 1 .. C."""
+
+    intercept_s: float
+    slope_s: float
+    knee_tokens: int
+    excess_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("intercept_s", "slope_s", "excess_s"):
+            value = getattr(self, name)
+            require(0 <= value < float("inf"), f"line.{name}", value, "a finite number >= 0")
+        require(self.knee_tokens >= 1, "line.knee_tokens", self.knee_tokens, "a number >= 1")
+
+
+class LineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="line"):
+    """Batches under a line below the law: a N0 + work + set-ups (B0, B1, B2, L2, L4)."""
+
+    count: Count
+    line: Line
+
+
+class BalancedTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="balanced"
+):
+    """New tokens spread evenly over the batches, by convexity of the law (L1)."""
+
+    count: Count
+
+
+class PhasesTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="phases"
+):
+    """Prompts are done before the last decodes (L3).
+
+    Parameters
+    ----------
+    remaining : int
+        The split is at the last first token of the requests that need at least this many batches
+        after theirs.
+    lines : tuple of Line
+        Used in pairs, one before and one after the split.
+    intervals : int
+        Where the split may be is cut into this many intervals.
+    """
+
+    count: Count
+    remaining: int
+    lines: tuple[Line, ...]
+    intervals: int
+
+    def __post_init__(self) -> None:
+        require(self.remaining >= 0, "phases.remaining", self.remaining, "a number >= 0")
+        require(
+            1 <= self.intervals <= 100_000, "phases.intervals", self.intervals, "1 to 100000"
+        )  # fmt: skip
+        require(1 <= len(self.lines) <= 100, "phases.lines", len(self.lines), "1 to 100 lines")
+
+
+OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime
+
+
+class PathTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="critical-path"
+):
+    """The request called ``request`` finishes no sooner than it would alone."""
+
+    request: str
+
+
+class ArrivalTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="arrivals"
+):
+    """Requests that arrive at ``from_s`` (on the instance's clock) or later start then (B5)."""
+
+    from_s: float
+    late: OfflineTime
+
+
+Argument: TypeAlias = LineTime | BalancedTime | PhasesTime | PathTime | ArrivalTime
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A lower bound on the makespan of every schedule of ``instance``.
+
+    Parameters
+    ----------
+    instance : Instance
+        What the claim is about.
+    digest : str
+        Digest of the instance that the claim was made for.
+    bound_s : float
+        The claim: no schedule has a makespan below this, in seconds.
+    proof : str
+        Name of the argument, as ``optsched bound`` prints it.
+    argument : Argument
+        The choices that prove it.
+    """
+
+    instance: Instance
+    digest: str
+    bound_s: float
+    proof: str
+    argument: Argument
+
+    def __post_init__(self) -> None:
+        require(
+            abs(self.bound_s) < float("inf"), "bound_s", self.bound_s, "a finite number of seconds"
+        )
