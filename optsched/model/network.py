@@ -6,7 +6,7 @@ used: y_j = 1 for j <= least, and with least = most the number of batches is fix
 network matrix is totally unimodular; only the rows that couple the types and requests of a batch
 (memory, tokens) are not, which is what the rounding and hull rows repair.
 
-Offline instances without calls. Swapping is not modelled. Without ``chunking`` every fill takes
+Offline instances without calls; nothing is swapped. Without ``chunking`` every fill takes
 one batch. With it, requests may be partially filled after a batch, see
 :mod:`optsched.model.partial_fills`; then there are two programs:
 
@@ -78,7 +78,8 @@ class NetworkVariables:
     Raises
     ------
     UnsupportedError
-        Arrivals, calls, an unknown policy, or ``chunking`` under ``no-chunk`` or ``no-hold``.
+        Arrivals, calls, host memory without ``no-swap``, an unknown policy, or ``chunking``
+        under ``no-chunk`` or ``no-hold``.
     InfeasibleError
         A request cannot run alone, or not in ``most`` batches.
     """
@@ -195,6 +196,12 @@ def _require_supported(instance: Instance, chunking: bool, policies: Collection[
         raise UnsupportedError(
             "the network formulation covers offline requests without calls",
             hint="use the compact formulation",
+        )
+    if instance.limits.host_kv_tokens and "no-swap" not in policies:
+        raise UnsupportedError(
+            f"the network formulation does not swap, and limits.host_kv_tokens = "
+            f"{instance.limits.host_kv_tokens} allows it",
+            hint="add policy no-swap",
         )
     unknown = sorted(set(policies) - POLICIES)
     if unknown:

@@ -15,8 +15,7 @@ from optsched.model.compact import CompactVariables
 from optsched.model.compact_horizon import horizon
 from optsched.model.horizon import most_batches
 from optsched.model.milp import Block, Milp
-from optsched.model.network import NetworkVariables
-from optsched.model.scope import chunk_relaxation
+from optsched.model.network import NetworkVariables, bounding_variables
 from optsched.schedule import Kind, Schedule
 from optsched.solve.plan import UNCHUNKED, Stage
 from optsched.solve.search import Search
@@ -75,20 +74,20 @@ def is_unchunked(instance: Instance, schedule: Schedule) -> bool:
 
 
 def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
-    instance, policies = search.instance, set(search.options.policies)
+    instance, policies = search.instance, search.options.policies
     cutoff = known[0][0]
     most = most_batches(instance, cutoff)
+    least = min(search.least_batches, most)
     if stage.relaxed:
-        # Fewer restrictions, so it still bounds; the number of batches stays limited by the
-        # instance's own prices.
-        instance, policies = chunk_relaxation(instance), policies - {"no-chunk", "no-hold"}
-    variables = NetworkVariables(
-        instance, least=min(search.least_batches, most), most=most, chunking=stage.chunking,
-        policies=policies,
-    )  # fmt: skip
-    hull = network.Hull(instance, _relaxation_point)
+        # The number of batches stays limited by the instance's own prices.
+        variables = bounding_variables(instance, least=least, most=most, policies=policies)
+    else:
+        variables = NetworkVariables(
+            instance, least=least, most=most, chunking=stage.chunking, policies=policies
+        )
+    hull = network.Hull(variables.instance, _relaxation_point)
     return Program(
-        priced=instance,
+        priced=variables.instance,
         milp=network.build(variables),
         cutoff_s=cutoff,
         start=_start(search, variables.encode, known),

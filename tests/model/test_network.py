@@ -159,6 +159,10 @@ def test_what_the_formulation_does_not_cover_is_refused() -> None:
         instance = msgspec.structs.replace(plain, requests=(*plain.requests, other))
         with pytest.raises(UnsupportedError, match="offline requests without calls"):
             NetworkVariables(instance, least=1, most=9)
+    swapping = _instance((4, 2), host_kv_tokens=8)
+    with pytest.raises(UnsupportedError, match="host_kv_tokens = 8"):
+        NetworkVariables(swapping, least=1, most=9)
+    assert NetworkVariables(swapping, least=1, most=9, policies=("no-swap",)).columns
     with pytest.raises(UnsupportedError, match="policy 'fcfs'"):
         NetworkVariables(plain, least=1, most=9, policies=("fcfs",))
     for policy in ("no-chunk", "no-hold"):

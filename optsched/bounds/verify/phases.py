@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from optsched.bounds.verify.counts import prefill_batches
 from optsched.bounds.verify.law import law_of
@@ -105,7 +105,7 @@ def _splits(
     width = end + 1 - start
     edges = sorted({start + width * i // argument.intervals for i in range(argument.intervals + 1)})
     found = []
-    for low, following in zip(edges, edges[1:], strict=False):
+    for low, following in pairwise(edges):
         high = following - 1
         after = max(argument.remaining, count - high)
         most = total - prompts

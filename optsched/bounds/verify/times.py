@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 from optsched.bounds.verify.counts import batches
 from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.phases import phases
 from optsched.bounds.verify.refuted import hold
 from optsched.bounds.verify.steps import steps_of
 from optsched.bounds.verify.units import Units
-from optsched.bounds.verify.work import appended, least_upto, work_and_setups
+from optsched.bounds.verify.work import own_work, work_and_setups
 from optsched.bounds.verify.workload import Workload
 from optsched.certificate import BalancedTime, LineTime, OfflineTime
 
@@ -48,29 +46,19 @@ def _beyond_new_tokens(workload: Workload, units: Units) -> int:
     return work_and_setups(workload, steps, units) - slope * workload.new_tokens
 
 
-def time_alone(workload: Workload, units: Units) -> int:
-    """Least time of a single request's batches if it had the machine alone, without its pauses.
+def times_alone(workload: Workload, units: Units) -> list[int]:
+    """Least time of each request's batches if it had the machine alone, without its pauses.
 
     Its steps lie in distinct batches, each of which takes at least what it takes with this step
     only: a decode g(1) + d0, chunks of a fill g + p0, best spread evenly.
     """
     limits, cost = workload.limits, workload.cost
-    own = workload.stretches
-    law = law_of(cost, limits.batch_tokens, units)
     filling = law_of(cost, limits.batch_tokens, units, extra=units.of(cost.p0))
     steps = steps_of(cost, limits.fill_tokens, units, token=0)
-    single = law(1) + units.of(cost.d0)
+    single = law_of(cost, limits.batch_tokens, units)(1) + units.of(cost.d0)
 
-    def fill(size: int, before: int = 0) -> int:
+    def fill(size: int, before: int) -> int:
         new = size - before
         return steps.fill(size, before) + filling.least(new, -(-new // limits.fill_tokens))
 
-    def decode(size: int) -> int:
-        return single + steps.decode(size)
-
-    upto = least_upto(own[-1].high, fill, decode)
-    total = 0
-    for s in own:
-        first = appended(s, fill, decode) if s.before else fill(s.low)
-        total += first + upto[s.high] - upto[s.low]
-    return total
+    return own_work(workload, fill, lambda size: single + steps.decode(size))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+
+from optsched.cost import CostModel
 
 _GUARD = 2**40
 
@@ -34,3 +36,11 @@ def units_for(doubles: Iterable[float], shares: int) -> Units:
     """
     largest = max((Fraction(x).denominator for x in doubles), default=1)
     return Units(2 * largest * shares * _GUARD)
+
+
+def cost_doubles(cost: CostModel) -> Iterator[float]:
+    """All doubles of a batch-time law that bounds use."""
+    for piece in cost.pieces:
+        yield from piece
+    yield from (cost.d0, cost.d_kv, cost.d_req, cost.p0)
+    yield from (cost.p_sq, cost.mixed, cost.p_kv, cost.p_req)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from optsched.bounds.verify.refuted import RefutedError, hold
-from optsched.bounds.verify.times import offline_time, time_alone
-from optsched.bounds.verify.units import Units, units_for
+from optsched.bounds.verify.times import offline_time, times_alone
+from optsched.bounds.verify.units import Units, cost_doubles, units_for
 from optsched.bounds.verify.workload import Workload
 from optsched.certificate import (
     Argument,
@@ -97,18 +97,14 @@ def _path(instance: Instance, argument: PathTime, units: Units) -> Fraction:
     found = [r for r in instance.requests if r.id == argument.request]
     hold(bool(found), f"the instance has no request {argument.request!r}")
     (request,) = found
-    own = time_alone(Workload(found, instance.limits, instance.cost), units)
+    (own,) = times_alone(Workload(found, instance.limits, instance.cost), units)
     pauses = sum((Fraction(call.duration_s) for call in request.calls), Fraction(0))
     return _since_start(instance, request.arrival_s) + pauses + units.seconds(own)
 
 
 def _doubles(instance: Instance, argument: Argument) -> Iterator[float]:
     """All doubles that are used in units."""
-    cost = instance.cost
-    for piece in cost.pieces:
-        yield from piece
-    yield from (cost.d0, cost.d_kv, cost.d_req, cost.p0)
-    yield from (cost.p_sq, cost.mixed, cost.p_kv, cost.p_req)
+    yield from cost_doubles(instance.cost)
     for line in _lines(argument):
         yield from (line.intercept_s, line.slope_s, line.excess_s)
 

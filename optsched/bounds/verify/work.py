@@ -41,24 +41,25 @@ def work_and_setups(workload: Workload, steps: Steps, units: Units) -> int:
 
 def work(workload: Workload, steps: Steps, decode: Callable[[int], int]) -> int:
     """Sum over all events of the least time of the steps that lead to it."""
-    upto = least_upto(max(s.high for s in workload.stretches), steps.fill, decode)
+    return sum(own_work(workload, steps.fill, decode))
+
+
+def own_work(
+    workload: Workload, fill: Callable[[int, int], int], decode: Callable[[int], int]
+) -> list[int]:
+    """The same for each request, given the least time of a fill to (size, before) and a decode."""
+    largest = max(s.high for s in workload.stretches)
+    least = (min(decode(size), fill(size, 0)) for size in range(1, largest + 1))
+    upto = list(accumulate(least, initial=0))
     fills: dict[int, int] = {}
-    total = 0
-    for s in workload.stretches:
-        total += upto[s.high] - upto[s.low]
-        if s.before:
-            total += appended(s, steps.fill, decode)
-        else:
-            if s.low not in fills:
-                fills[s.low] = steps.fill(s.low)
-            total += fills[s.low]
-    return total
-
-
-def least_upto(largest: int, fill: Callable[[int], int], decode: Callable[[int], int]) -> list[int]:
-    """Prefix sums over sizes 0 .. ``largest`` of the least time to a plain further token."""
-    least = (min(decode(size), fill(size)) for size in range(1, largest + 1))
-    return list(accumulate(least, initial=0))
+    found = []
+    for own in workload.events:
+        size = own[0].low
+        if size not in fills:
+            fills[size] = fill(size, 0)
+        total = fills[size] + sum(appended(s, fill, decode) for s in own if s.before)
+        found.append(total + sum(upto[s.high] - upto[s.low] for s in own))
+    return found
 
 
 def appended(s: Stretch, fill: Callable[[int, int], int], decode: Callable[[int], int]) -> int:

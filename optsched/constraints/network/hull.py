@@ -64,7 +64,10 @@ class Hull:
         return self._block(variables, list(self.found.items()))
 
     def separate(self, variables: NetworkVariables, point: FloatArray) -> Block | None:
-        """New rows that ``point`` breaks, each written for every batch; None if there are none."""
+        """New rows that ``point`` breaks, each written for every batch; None if there are none.
+
+        Also None where M is so large that one knapsack would take too long.
+        """
         if self.items.effort > _MOST_EFFORT:
             return None
         arc, batch, item = self._holdings(variables)
