@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from optsched.cost import CostModel
 from optsched.instance import Limits
-from optsched.model.milp import Milp, block
+from optsched.model.milp import Block, Milp, block
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -140,7 +140,7 @@ class _Columns:
 
 def coarse_program(
     types: Sequence[CoarseType], limits: Limits, cost: CostModel, refill_s: FloatArray, *,
-    stride: int, least_batches: int, most_batches: int,
+    slope_s: float, stride: int, least_batches: int, most_batches: int,
 ) -> CoarseProgram:  # fmt: skip
     """Least time of ``least_batches`` to ``most_batches`` batches that serve all types.
 
@@ -152,6 +152,8 @@ def coarse_program(
         Of ``cost`` only the pieces are used.
     refill_s : float array, shape ``(largest size + 1,)``
         Seconds that a refill to each size costs more than the decode it replaces.
+    slope_s : float
+        Seconds per token that ``milp`` leaves out; at most the smallest slope of the law.
     stride : int
         Batches per bucket.
     """
@@ -241,14 +243,15 @@ def coarse_program(
         blocks.append(
             block("batch_requests", *steps.joined(), np.full(buckets, -np.inf), np.zeros(buckets))
         )
-    base = min(beta for _, beta in cost.pieces)
-    blocks += [_piece(k, piece, base, clock, tokens, used) for k, piece in enumerate(cost.pieces)]
+    blocks += [
+        _piece(f"piece_{k}", alpha, beta - slope_s, clock, tokens, used)
+        for k, (alpha, beta) in enumerate(cost.pieces)
+    ]
     objective = np.zeros(columns.count)
     for column, price in prices:
         objective[column] = price
     lower, upper = np.zeros(columns.count), np.full(columns.count, np.inf)
     lower[used], upper[used] = sure, widths
-    lower[clock] = -np.inf
     program = Milp(
         name="coarse", cost=objective, offset=0.0, lower=lower, upper=upper,
         integer=np.zeros(columns.count, dtype=np.bool_), column_names=tuple(columns.names),
@@ -269,20 +272,20 @@ def _mean_sizes(kind: CoarseType, stride: int, groups: int, block_tokens: int) -
     return np.asarray(whole, dtype=np.float64)
 
 
-def _per_batch(name: str, amount: IntArray, used: IntArray, limit: int):  # type: ignore[no-untyped-def]
-    each = np.arange(used.size)
-    rows = _Rows()
+def _per_batch(name: str, amount: IntArray, used: IntArray, limit: int) -> Block:
+    """amount <= limit * batches, per bucket."""
+    each, rows = np.arange(used.size), _Rows()
     rows.add(each, amount, 1.0)
     rows.add(each, used, -float(limit))
     return block(name, *rows.joined(), np.full(used.size, -np.inf), np.zeros(used.size))
 
 
-def _piece(k, piece, base, clock, tokens, used):  # type: ignore[no-untyped-def]
-    """time >= alpha * batches + (beta - base) * tokens."""
-    alpha, beta = piece
-    each = np.arange(used.size)
-    rows = _Rows()
+def _piece(
+    name: str, alpha: float, beta: float, clock: IntArray, tokens: IntArray, used: IntArray
+) -> Block:
+    """time >= alpha * batches + beta * tokens, per bucket."""
+    each, rows = np.arange(used.size), _Rows()
     rows.add(each, clock, 1.0)
     rows.add(each, used, -alpha)
-    rows.add(each, tokens, -(beta - base))
-    return block(f"piece_{k}", *rows.joined(), np.zeros(used.size), np.full(used.size, np.inf))
+    rows.add(each, tokens, -beta)
+    return block(name, *rows.joined(), np.zeros(used.size), np.full(used.size, np.inf))

@@ -15,8 +15,8 @@ import numpy as np
 
 from optsched.errors import InvalidInputError, UnsupportedError
 from optsched.instance import Instance, require_feasible
+from optsched.model.compact_batches import least_batches
 from optsched.model.compact_columns import Columns, build_columns
-from optsched.model.compact_horizon import least_batches
 from optsched.model.compact_values import actions, fill_point, values
 from optsched.model.milp import FloatArray, IntArray
 from optsched.schedule import Kind, Schedule, from_steps
@@ -32,7 +32,7 @@ class CompactVariables:
     instance : Instance
         Offline, without calls and without swapping.
     batches : int
-        Horizon; :func:`optsched.model.compact_horizon.horizon` gives one that loses no optimum.
+        Horizon; :func:`optsched.model.horizon.most_batches` gives one that loses no optimum.
     policies : sequence of str
         Any of ``no-evict``, ``no-chunk``, ``no-hybrid``, ``no-hold``, ``no-swap``.
     strengthened : bool

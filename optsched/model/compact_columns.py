@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from optsched.instance import Instance
-from optsched.model.compact_horizon import least_batches
+from optsched.model.compact_batches import least_batches
 from optsched.model.milp import FloatArray, IntArray
 
 _MOST_CHORDS = 8  # of more values, a square takes fewer rows with binary digits

@@ -12,7 +12,6 @@ from optsched.constraints import compact, network
 from optsched.errors import OptschedError, SolverError, UnsupportedError
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
-from optsched.model.compact_horizon import horizon
 from optsched.model.horizon import most_batches
 from optsched.model.milp import Block, Milp
 from optsched.model.network import NetworkVariables, bounding_variables
@@ -98,7 +97,7 @@ def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule
 
 def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
     instance, cutoff = search.instance, known[0][0]
-    variables = CompactVariables(instance, horizon(instance, cutoff), search.options.policies)
+    variables = CompactVariables(instance, most_batches(instance, cutoff), search.options.policies)
     return Program(
         priced=instance,
         milp=compact.build(variables),

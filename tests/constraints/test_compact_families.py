@@ -14,11 +14,12 @@ from optsched.constraints.compact import DEFINITIONS, FAMILIES, RULES, STRENGTHE
 from optsched.errors import InfeasibleError
 from optsched.instance import Instance, Limits, Request
 from optsched.model.compact import POLICIES, CompactVariables
-from optsched.model.compact_horizon import horizon
+from optsched.model.horizon import most_batches
 from optsched.model.milp import FloatArray, Milp
 from optsched.simulate import simulate
 from optsched.solvers import solver
 from optsched.solvers.outcome import SolverOptions
+from optsched.warmstart.serial import serial
 from tests.oracle import optimum
 from tests.tiny import LINEAR, random_instance
 
@@ -97,7 +98,7 @@ def test_strengthening_changes_no_optimum(left_out):
     for seed in range(15):
         instance = random_instance(seed, most_requests=3, most_prompt=3, most_output=2)
         makespan_s, _ = optimum(instance)
-        variables = CompactVariables(instance, horizon(instance, makespan_s))
+        variables = CompactVariables(instance, most_batches(instance, makespan_s))
         outcome = solve(build(variables, families), OPTIONS)
         assert outcome.bound == pytest.approx(makespan_s, rel=1e-5), seed
 
@@ -116,7 +117,7 @@ def test_strengthening_nearly_closes_the_gap_of_the_relaxation():
     limits = Limits(kv_tokens=8, batch_tokens=4096)
     instance = Instance(name="three", limits=limits, cost=LINEAR, requests=requests)
     best = optimum(instance)[0]
-    batches = horizon(instance, best)
+    batches = most_batches(instance, best)
     weak = relaxed(instance, batches, strengthened=False)
     strong = relaxed(instance, batches, strengthened=True)
     assert weak < 0.6 * best
@@ -125,6 +126,8 @@ def test_strengthening_nearly_closes_the_gap_of_the_relaxation():
 
 def test_rules_without_a_limit_have_no_rows():
     instance = random_instance(0, most_requests=2)
-    variables = CompactVariables(instance, horizon(instance))
+    variables = CompactVariables(
+        instance, most_batches(instance, simulate(instance, serial(instance)).makespan_s)
+    )
     for rule in ("prefill_tokens", "batch_requests", *POLICIES[:4]):
         assert RULES[rule](instance, variables).rows == 0, rule

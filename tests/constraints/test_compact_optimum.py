@@ -13,10 +13,11 @@ from optsched.constraints.compact import build
 from optsched.errors import InfeasibleError
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
-from optsched.model.compact_horizon import horizon
+from optsched.model.horizon import most_batches
 from optsched.simulate import simulate
 from optsched.solvers import solver
 from optsched.solvers.outcome import SolverOptions
+from optsched.warmstart.serial import serial
 from tests.oracle import optimum
 from tests.tiny import random_instance
 
@@ -55,7 +56,7 @@ def test_the_optimum_equals_the_exhaustive_search(group):
             with pytest.raises(InfeasibleError):
                 CompactVariables(instance, 50, policies)
             continue
-        batches = horizon(instance, makespan_s)
+        batches = most_batches(instance, makespan_s)
         variables = CompactVariables(instance, batches, policies, strengthened=strengthened)
         milp = build(variables)
         point = variables.encode(best)
@@ -79,6 +80,8 @@ def test_the_optimum_does_not_depend_on_the_upper_bound():
     solve = solver("highs")
     for seed in range(12):
         instance = random_instance(seed, most_requests=2, most_prompt=3, most_output=2, tight=True)
-        variables = CompactVariables(instance, horizon(instance))
+        variables = CompactVariables(
+            instance, most_batches(instance, simulate(instance, serial(instance)).makespan_s)
+        )
         outcome = solve(build(variables), SolverOptions(relative_gap=1e-7))
         assert outcome.bound == pytest.approx(optimum(instance)[0], rel=1e-6), seed

@@ -1,4 +1,4 @@
-"""``solve`` against the exhaustive search: what it calls optimal is, what it calls a bound is one."""
+"""``solve`` against the exhaustive search: an optimum is one, and so is a bound."""
 
 from __future__ import annotations
 

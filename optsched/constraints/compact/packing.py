@@ -7,7 +7,7 @@ import numpy as np
 from optsched.constraints.compact.rows import join, over_requests, rows
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
-from optsched.model.compact_horizon import stage_tokens
+from optsched.model.compact_batches import stage_tokens
 from optsched.model.compact_packing import Packing, packings
 from optsched.model.milp import Block, IntArray
 

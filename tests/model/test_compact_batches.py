@@ -9,30 +9,15 @@ import pytest
 
 from optsched.check import check
 from optsched.errors import InfeasibleError, InvalidInputError
-from optsched.instance import Instance
-from optsched.model.compact_horizon import horizon, least_batches, serial_makespan_s, stage_tokens
+from optsched.model.compact_batches import least_batches, stage_tokens
 from optsched.model.compact_packing import packings
-from optsched.schedule import Kind, Schedule, from_steps
+from optsched.model.horizon import most_batches
 from optsched.simulate import simulate
+from optsched.warmstart.serial import serial
 from tests.oracle import optimum
 from tests.tiny import random_instance
 
 POLICY_SETS = ((), ("no-evict",), ("no-chunk",), ("no-hybrid", "no-hold"))
-
-
-def serial_schedule(instance: Instance) -> Schedule:
-    """One request after another, its prompt in the largest chunks."""
-    steps, batch = [], 0
-    for i, request in enumerate(instance.requests):
-        left = request.prompt_tokens
-        while left:
-            chunk = min(left, instance.limits.fill_tokens)
-            batch, left = batch + 1, left - chunk
-            steps.append((i, Kind.PROCESS, batch, chunk))
-        for _ in range(request.output_tokens - 1):
-            batch += 1
-            steps.append((i, Kind.PROCESS, batch, 1))
-    return from_steps(steps)
 
 
 def test_batch_counts_around_the_optimum():
@@ -43,29 +28,31 @@ def test_batch_counts_around_the_optimum():
             makespan_s, schedule = optimum(instance, POLICY_SETS[seed % 4])
         except InfeasibleError:
             continue
-        most, least = horizon(instance, makespan_s), least_batches(instance)
-        assert least <= schedule.batch_count <= most <= horizon(instance), seed
+        most, least = most_batches(instance, makespan_s), least_batches(instance)
+        assert least <= schedule.batch_count <= most, seed
+        assert most <= most_batches(instance, 1.5 * makespan_s), seed
         solved += 1
         exact += most == schedule.batch_count
     assert solved > 130
     assert exact > solved / 4  # a horizon that is loose everywhere would pass otherwise
 
 
-def test_the_serial_makespan_is_that_of_a_valid_schedule():
+def test_one_request_after_another_obeys_every_policy():
     for seed in range(100):
         instance = random_instance(seed, tight=True, pages=seed % 2 == 0)
-        schedule = serial_schedule(instance)
-        assert check(instance, schedule) == (), seed
-        assert serial_makespan_s(instance) == pytest.approx(
-            simulate(instance, schedule).makespan_s, rel=1e-12
-        )
-        assert schedule.batch_count <= horizon(instance), seed
+        schedule = serial(instance)
+        policies = ["no-evict", "no-hybrid", "no-hold"]
+        if int(instance.prompt_tokens.max()) <= instance.limits.fill_tokens:
+            policies.append("no-chunk")
+        assert check(instance, schedule, policies=policies) == (), seed
+        makespan_s = simulate(instance, schedule).makespan_s
+        assert schedule.batch_count <= most_batches(instance, makespan_s), seed
 
 
 def test_an_upper_bound_below_every_schedule_is_refused():
     instance = random_instance(3)
-    with pytest.raises(InvalidInputError, match="upper_bound_s: got"):
-        horizon(instance, optimum(instance)[0] / 100)
+    with pytest.raises(InvalidInputError, match="makespan_s: got"):
+        most_batches(instance, optimum(instance)[0] / 100)
 
 
 def test_stage_tokens():
