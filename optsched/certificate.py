@@ -16,6 +16,7 @@ import msgspec
 
 from optsched.errors import require
 from optsched.instance import Instance
+from optsched.pricing import BatchPricing
 
 
 class MemoryCount(
@@ -152,7 +153,16 @@ class PhasesTime(
         require(1 <= len(self.lines) <= 100, "phases.lines", len(self.lines), "1 to 100 lines")
 
 
-OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime
+class PricedTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="priced-batches"
+):
+    """Prices per batch of what a batch has only so much of, and cheapest paths under them (B3)."""
+
+    count: Count
+    pricing: BatchPricing
+
+
+OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime
 
 
 class PathTime(
@@ -172,7 +182,7 @@ class ArrivalTime(
     late: OfflineTime
 
 
-Argument: TypeAlias = LineTime | BalancedTime | PhasesTime | PathTime | ArrivalTime
+Argument: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime | PathTime | ArrivalTime
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):

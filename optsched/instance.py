@@ -19,6 +19,7 @@ from optsched.errors import InfeasibleError, require, require_count, require_non
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 _MOST_TOKENS = 10**7  # of one request
+_AT_ONCE, _EQUAL_WEIGHT = 0.0, 1.0  # defaults of a request
 
 
 class Limits(
@@ -95,12 +96,12 @@ class Request(
     id: str
     prompt_tokens: int
     output_tokens: int
-    arrival_s: float = 0.0
+    arrival_s: float = _AT_ONCE
     calls: tuple[Call, ...] = ()
     ttft_slo_s: float | None = None
     tpot_slo_s: float | None = None
     latency_slo_s: float | None = None
-    weight: float = 1.0
+    weight: float = _EQUAL_WEIGHT
 
     def __post_init__(self) -> None:
         require(bool(self.id), "request.id", self.id, "a non-empty string")
@@ -116,6 +117,10 @@ class Request(
             value = getattr(self, name)
             if isinstance(value, int):  # equal requests must encode, and so hash, alike
                 msgspec.structs.force_setattr(self, name, float(value))
+        # Defaults are left out of the encoding, but only if they are the very same object.
+        for name, default in (("arrival_s", _AT_ONCE), ("weight", _EQUAL_WEIGHT)):
+            if getattr(self, name) == default:
+                msgspec.structs.force_setattr(self, name, default)
         msgspec.structs.force_setattr(self, "calls", tuple(self.calls))
         last = 0
         for k, call in enumerate(self.calls):

@@ -89,7 +89,8 @@ def _best_tail(uses: Iterator[tuple[int, int]], capacity: int) -> int:
         amounts[after] = amounts.get(after, 0) + amount
     levels = sorted(amounts, reverse=True)
     before = accumulate(amounts[level] for level in levels)
-    return max(zip(levels, before, strict=True), key=lambda pair: pair[0] - (-pair[1] // capacity))[0]
+    totals = [t - (-use // capacity) for t, use in zip(levels, before, strict=True)]
+    return levels[totals.index(max(totals))]
 
 
 def _best_ends(runs: TokenRuns, limits: Limits) -> MemoryCount:
@@ -115,12 +116,13 @@ def _best_packing(runs: TokenRuns, limits: Limits, head: int, tail: int) -> Memo
     small = pages[pages <= cap // 2]
     if small.size > _MOST_THRESHOLDS:
         small = small[np.linspace(0, small.size - 1, _MOST_THRESHOLDS).astype(np.int64)]
-    best = (0, 0, 0)
+    best = (0, 0, 0)  # batches, threshold, rounding
     for z in (0, *small.tolist()):
         sizes = np.where(pages > cap - z, cap, np.where(pages >= z, pages, 0))
         fit = min(_MOST_COMBINED if z else _MOST_ROUNDINGS, max(1, cap // int(pages[0])))
         area = -(-int((sizes * counts).sum()) // cap)
-        best = max(best, (area, z, 0), *((rounded(sizes, counts, cap, k), z, k) for k in range(1, fit + 1)))
+        roundings = [(rounded(sizes, counts, cap, k), z, k) for k in range(1, fit + 1)]
+        best = max(best, (area, z, 0), *roundings)
     _, threshold, rounding = best
     return MemoryCount(head=head, tail=tail, threshold_pages=threshold, rounding=rounding)
 

@@ -5,12 +5,14 @@ See ``lagrangian`` for what the prices mean. Prices are the same for all batches
 tokens r, r + stride, .. lie in buckets that increase strictly, so the request is followed as
 ``min(stride, O)`` paths over buckets, one per residue, each a sequence of groups:
 
-    event   a token of memory size m_g = offset + stride * g in bucket u costs memory[u] m_g + event[u]
+    event   a token of memory size m_g = offset + stride * g in bucket u costs
+            memory[u] m_g + event[u]
     hold    in a bucket without event of this residue, while the request stays resident: of the
             batches of the bucket without a token of the request (or after the last one made), one
             is charged to each such residue, memory[u] m_g
     evict   free of memory until the next event; the refill's price is split evenly between residues
-    fill    the I prompt tokens at the least price of any bucket so far, split likewise
+    fill    the I - 1 prompt tokens before the one that makes the event, at the least price of any
+            bucket so far, and the least ``prefill`` of any for that one, split likewise
 
 For stride 1 this is the path itself. Every path price is affine in the offset and in the number of
 fill tokens, so the least one is concave in both: at values between it is at least the bilinear
@@ -33,12 +35,13 @@ class PathPrices:
     """Whole-number prices per bucket, all of shape ``(buckets,)`` and >= 0.
 
     ``memory`` per KV token held in a batch, ``event`` per generated token, ``fill`` per token of
-    a fill (the least price at or before each bucket is taken).
+    a fill, ``prefill`` its part that a token which ends a first fill pays on top of ``event``.
     """
 
     memory: IntArray
     event: IntArray
     fill: IntArray
+    prefill: IntArray
 
 
 def cheapest_paths(
@@ -53,8 +56,8 @@ def cheapest_paths(
         Batches per bucket, first bucket that can hold an event, number of groups;
         ``first_bucket + groups`` must not exceed the number of buckets.
     fill_tokens, offsets : int array, shape ``(paths,)``
-        Tokens of the first fill, memory size of the first event.
-    refill, refill_tokens : int array, shape ``(paths, groups - 1)``
+        Tokens of the first fill but for the last one; memory size of the first event.
+    refill, refill_tokens : int array, shape ``(groups - 1,)``
         Price and prefill tokens of a refill that leads to group 1, 2, ..
 
     Returns
@@ -63,12 +66,14 @@ def cheapest_paths(
     """
     at = np.cumsum(prices.memory)
     fill = np.minimum.accumulate(prices.fill)
+    last = np.minimum.accumulate(prices.prefill)
     memory, event = stride * prices.memory, stride * prices.event
     held = stride * at
     best = np.empty((offsets.size, groups), dtype=np.int64)
     size = offsets[:, None]
     window = slice(first_bucket, None)
-    value = fill_tokens[:, None] * fill[window] + size * memory[window] + event[window]
+    value = fill_tokens[:, None] * fill[window] + last[window]
+    value += size * memory[window] + event[window]
     best[:, 0] = value.min(axis=1)
     for g in range(1, groups):
         before = slice(first_bucket + g - 1, -1)
@@ -77,8 +82,7 @@ def cheapest_paths(
         holding = size * held[before]
         resident = np.minimum.accumulate(value - holding, axis=1) + holding
         again = np.minimum.accumulate(value, axis=1)
-        again += refill[:, g - 1 : g]
-        again += refill_tokens[:, g - 1 : g] * fill[window]
+        again += refill[g - 1] + refill_tokens[g - 1] * fill[window]
         size = offsets[:, None] + stride * g
         value = np.minimum(resident, again) + size * memory[window] + event[window]
         best[:, g] = value.min(axis=1)

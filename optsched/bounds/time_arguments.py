@@ -13,11 +13,11 @@ import numpy as np
 from optsched.bounds.count_arguments import best_count
 from optsched.bounds.events import token_runs
 from optsched.bounds.phases import phases
-from optsched.bounds.piecewise import Workload, best_line, jensen
+from optsched.bounds.piecewise import Workload, best_line, jensen, piece_lines
 from optsched.bounds.token_time import Line as FloatLine
 from optsched.bounds.token_time import lines, token_law
-from optsched.bounds.verify.law import Law, law_of
-from optsched.bounds.verify.units import Units, cost_doubles, units_for
+from optsched.bounds.verify.law import law_of
+from optsched.bounds.verify.units import cost_doubles, units_for
 from optsched.bounds.verify.verdict import proven_bound
 from optsched.certificate import BalancedTime, Count, Line, LineTime, OfflineTime, PhasesTime
 from optsched.cost import CostModel
@@ -31,7 +31,7 @@ def best_time(instance: Instance) -> OfflineTime:
     """The argument that proves the most for the requests of ``instance`` without arrivals."""
     batches, count = best_count(instance)
     workload = Workload(runs=token_runs(instance), limits=instance.limits, cost=instance.cost)
-    supports = lines(workload.law)
+    supports = (*piece_lines(workload), *lines(workload.law))
     rated = [best_line(workload, (line,), batches, rereads=True) for line in supports]
     best = supports[int(np.argmax(rated))]
     values = {"line": max(rated), "balanced": jensen(workload, batches)}
@@ -48,7 +48,7 @@ def _best_phases(instance: Instance, workload: Workload, count: Count) -> Phases
     levels = np.unique(remaining)
     picked = levels[np.linspace(0, levels.size - 1, _MOST_THRESHOLDS).astype(np.int64)]
     chosen = tuple(
-        exact_line(line, instance.cost, instance.limits.batch_tokens, first=0)
+        exact_line(line, instance.cost, instance.limits.batch_tokens)
         for line in lines(workload.law)
     )
     tried = [
@@ -64,36 +64,30 @@ def exact_lines(cost: CostModel, batch_tokens: int) -> list[Line]:
     return [exact_line(line, cost, batch_tokens) for line in found]
 
 
-def exact_line(line: FloatLine, cost: CostModel, batch_tokens: int, first: int = 1) -> Line:
-    """``line`` with the slope of the nearest piece if it is one up to rounding, and the largest
-    intercept with which it is below the law from n = ``first`` on, as an exact claim."""
+def exact_line(line: FloatLine, cost: CostModel, batch_tokens: int) -> Line:
+    """``line`` with the largest intercept with which it is below the law exactly.
+
+    A slope that is a piece's up to rounding becomes that; if rounding leaves no intercept >= 0,
+    slope and excess are lowered until there is one.
+    """
     slope = next((b for _, b in cost.pieces if abs(b - line.slope_s) <= 1e-9 * b), line.slope_s)
-    units = units_for([*cost_doubles(cost), slope, line.excess_s], 1)
+    excess, knee = line.excess_s, max(1, line.knee_tokens)
+    cut = 2.0**-52
+    while (room := _room(cost, batch_tokens, slope, knee, excess)) < 0:
+        slope, excess, cut = slope * (1 - cut), excess * (1 - cut), min(1.0, 4 * cut)
+    return Line(intercept_s=at_most(room), slope_s=slope, knee_tokens=knee, excess_s=excess)
+
+
+def _room(cost: CostModel, batch_tokens: int, slope: float, knee: int, excess: float) -> Fraction:
+    """Least g(n) - slope n - excess max(0, n - knee) over n = 0 .. C, in seconds."""
+    units = units_for([*cost_doubles(cost), slope, excess], 1)
     law = law_of(cost, batch_tokens, units)
-    if first == 0:
-        # Balanced tokens pay the first slope at least; see ``phases``.
-        slope = max(slope, _at_least(units.seconds(law.first_slope)))
-        units = units_for([*cost_doubles(cost), slope, line.excess_s], 1)
-        law = law_of(cost, batch_tokens, units)
-    return _lowered(law, units, slope, line)
-
-
-def _lowered(law: Law, units: Units, slope: float, line: FloatLine) -> Line:
-    """The line through the lowest point of g(n) - slope n - excess (n - knee)^+."""
-    knee = min(max(1, line.knee_tokens), law.most)
-    b, e = units.of(slope), units.of(line.excess_s)
-    first = 0 if law(0) < law(1) - b else 1
-    points = {n for n in law.corners if n >= first} | {knee}
-    room = min(law(n) - b * n - e * max(0, n - knee) for n in points | {0})
-    intercept = max(0.0, at_most(units.seconds(room)))
-    return Line(intercept_s=intercept, slope_s=slope, knee_tokens=knee, excess_s=line.excess_s)
+    b, e = units.of(slope), units.of(excess)
+    points = {*law.corners, min(knee, batch_tokens)}
+    return units.seconds(min(law(n) - b * n - e * max(0, n - knee) for n in points))
 
 
 def at_most(value: Fraction) -> float:
     """The largest double that is no more than ``value``."""
     near = float(value)
     return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
-
-
-def _at_least(value: Fraction) -> float:
-    return -at_most(-value)

@@ -39,8 +39,8 @@ def import_(
 ) -> None:  # fmt: skip
     """Turn a published trace into an instance.
 
-    LAYOUT is azure (the Azure LLM inference traces of 2023) or vidur (Vidur's processed traces).
-    Files with other columns are refused.
+    LAYOUT is azure (the Azure LLM inference traces of 2023), vidur (Vidur's processed traces) or
+    mooncake (Mooncake's JSON lines). Files with other columns are refused.
     """
     instance, left_out = import_trace(
         layout, file, preset_name=preset_name, limit=limit, offline=offline,

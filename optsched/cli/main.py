@@ -10,6 +10,7 @@ import click
 from optsched import __version__
 from optsched.cli.bound import bound
 from optsched.cli.check import check
+from optsched.cli.explain import explain
 from optsched.cli.generate import generate
 from optsched.cli.importing import import_
 from optsched.cli.presets import presets
@@ -17,6 +18,7 @@ from optsched.cli.schedulers import schedulers
 from optsched.cli.schema import schema
 from optsched.cli.simulate import simulate
 from optsched.cli.solve import solve
+from optsched.cli.verify import verify
 from optsched.errors import OptschedError
 
 _EPILOG = """\b
@@ -46,7 +48,7 @@ def main() -> None:
 
 
 for command in (
-    solve, bound, simulate, check, import_, generate, presets, schedulers, schema,
+    solve, bound, explain, verify, simulate, check, import_, generate, presets, schedulers, schema,
 ):  # fmt: skip
     main.add_command(command)
 

@@ -7,15 +7,10 @@ from pathlib import Path
 import click
 
 from optsched import io
+from optsched.cli.chosen import chosen_schedule
 from optsched.cli.metrics import metrics_rows
 from optsched.cli.output import print_json, print_table
-from optsched.errors import OptschedError
 from optsched.simulate import simulate as times
-from optsched.solve import assess, evaluate
-
-
-class _UsageError(OptschedError):
-    exit_code = 2
 
 
 @click.command(
@@ -40,17 +35,8 @@ def simulate(
 
     The schedule is checked first; exit code 3 if it breaks a rule.
     """
-    if (schedule is None) == (scheduler is None):
-        raise _UsageError(
-            "give either a SCHEDULE file or --scheduler NAME",
-            hint="`optsched schedulers` lists the names",
-        )
     workload = io.read_instance(instance)
-    if schedule is not None:
-        found = assess(workload, io.read_schedule(schedule, workload), str(schedule))
-    else:
-        assert scheduler is not None
-        found = evaluate(workload, scheduler)
+    found = chosen_schedule(workload, schedule, scheduler)
     if schedule_out is not None:
         io.write_schedule(found.schedule, workload, schedule_out, found.name)
     if trace_out is not None:

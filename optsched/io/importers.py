@@ -11,9 +11,16 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from optsched.errors import InvalidInputError, UnknownNameError, require
+from optsched.errors import (
+    InvalidInputError,
+    UnknownNameError,
+    require,
+    require_count,
+    require_nonnegative,
+)
 from optsched.instance import Instance, Limits, Request
 from optsched.io.decode import read_bytes
 from optsched.io.presets import preset
@@ -40,9 +47,10 @@ def import_trace(
 
     Parameters
     ----------
-    layout : {"azure", "vidur"}
+    layout : {"azure", "vidur", "mooncake"}
         ``azure``: the Azure LLM inference traces of 2023 (Patel et al., Splitwise, ISCA 2024);
-        ``vidur``: the processed traces of Vidur (Agrawal et al., MLSys 2024).
+        ``vidur``: the processed traces of Vidur (Agrawal et al., MLSys 2024); ``mooncake``: the
+        JSON lines of Mooncake (Qin et al., FAST 2025), whose prefix hashes are not used.
     preset_name : str
         Cost preset; it also gives M and C where ``kv_tokens`` and ``batch_tokens`` do not.
     limit : int, optional
@@ -122,7 +130,37 @@ def _vidur_rows(path: Path) -> Rows:
     ]
 
 
-LAYOUTS: dict[str, Callable[[Path], Rows]] = {"azure": _azure_rows, "vidur": _vidur_rows}
+class _MooncakeRow(msgspec.Struct, forbid_unknown_fields=True):
+    """One line; ``timestamp`` is milliseconds."""
+
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+
+
+def _mooncake_rows(path: Path) -> Rows:
+    rows = []
+    for n, line in enumerate(read_bytes(path).splitlines(), start=1):
+        try:
+            row = msgspec.json.decode(line, type=_MooncakeRow)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidInputError(
+                f"{path}: line {n}: {error}",
+                hint="expected JSON lines with timestamp, input_length, output_length, hash_ids",
+            ) from None
+        for name in ("input_length", "output_length"):
+            require_count(f"{path}: line {n}: {name}", getattr(row, name), 1)
+        require_nonnegative(f"{path}: line {n}: timestamp", row.timestamp)
+        rows.append((row.timestamp / 1e3, row.input_length, row.output_length))
+    return rows
+
+
+LAYOUTS: dict[str, Callable[[Path], Rows]] = {
+    "azure": _azure_rows,
+    "vidur": _vidur_rows,
+    "mooncake": _mooncake_rows,
+}
 
 
 def _table(path: Path, layouts: tuple[tuple[str, ...], ...]) -> list[dict[str, str]]:

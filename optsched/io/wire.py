@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from optsched.certificate import Argument
 from optsched.instance import Call, Limits, Request
 
 Name = Annotated[str, Meta(min_length=1)]
@@ -151,9 +152,22 @@ class ResultFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schedule: ScheduleFile | None
 
 
+class CertificateFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A claimed lower bound on the makespan, the instance it is about, and what proves it."""
+
+    format: Literal["optsched-certificate/1"]
+    digest: str
+    objective: Literal["makespan"]
+    bound_s: float
+    proof: str
+    argument: Argument
+    instance: InstanceFile
+
+
 FORMATS: dict[str, type[Struct]] = {
     "instance": InstanceFile,
     "schedule": ScheduleFile,
     "trace": TraceFile,
     "result": ResultFile,
+    "certificate": CertificateFile,
 }

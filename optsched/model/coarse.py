@@ -9,8 +9,8 @@ Lagrangian bound, and its starts guide schedulers.
 Column families per type, over groups g and buckets u (u >= g + buckets of the first fill):
 
     start[u], decode[g, u], refill[g, u]   requests that make group g in bucket u
-    stay[g, u]                             that keep their KV after bucket u, and make no group in u + 1
-    evict[g, u], wait[g, u]                that lose it after bucket u; that are evicted after u
+    stay[g, u]                             that keep their KV after u, and make no group in u + 1
+    evict[g, u], wait[g, u]                that lose it after u; that are without it after u
 
 and per bucket: batches used, prefill tokens, prompt tokens processed ahead, and time.
 """
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.cost import CostModel
 from optsched.instance import Limits
 from optsched.model.milp import Block, Milp, block
 
@@ -61,8 +61,8 @@ class CoarseProgram:
     Parameters
     ----------
     milp : Milp
-        Continuous; minimises the time of batches, less the smallest slope of the law times their
-        tokens, plus the excess of refills over decodes, in seconds.
+        Continuous; minimises the time of batches by the law given, plus the excess of refills over
+        decodes, in seconds.
     stride : int
         Batches per bucket and tokens per group.
     buckets : int
@@ -111,7 +111,9 @@ class _Rows:
     def __init__(self) -> None:
         self._parts: list[tuple[IntArray, IntArray, FloatArray]] = []
 
-    def add(self, row: IntArray, column: IntArray, value: float | FloatArray) -> None:
+    def add(
+        self, row: IntArray, column: IntArray, value: float | NDArray[np.floating[Any]]
+    ) -> None:
         """Entries row by row; the three are broadcast against each other."""
         rows, columns, values = np.broadcast_arrays(row, column, np.asarray(value, dtype=float))
         self._parts.append((rows.ravel(), columns.ravel(), values.ravel()))
@@ -139,8 +141,8 @@ class _Columns:
 
 
 def coarse_program(
-    types: Sequence[CoarseType], limits: Limits, cost: CostModel, refill_s: FloatArray, *,
-    slope_s: float, stride: int, least_batches: int, most_batches: int,
+    types: Sequence[CoarseType], limits: Limits, pieces: Sequence[tuple[float, float]],
+    refill_s: FloatArray, *, stride: int, least_batches: int, most_batches: int,
 ) -> CoarseProgram:  # fmt: skip
     """Least time of ``least_batches`` to ``most_batches`` batches that serve all types.
 
@@ -148,12 +150,12 @@ def coarse_program(
     ----------
     types : sequence of CoarseType
         Each must fit into ``most_batches`` alone.
-    limits, cost : Limits, CostModel
-        Of ``cost`` only the pieces are used.
+    limits : Limits
+        Of every batch.
+    pieces : sequence of (alpha, beta)
+        Law of the batch time, seconds and seconds per token; the maximum must not be negative.
     refill_s : float array, shape ``(largest size + 1,)``
         Seconds that a refill to each size costs more than the decode it replaces.
-    slope_s : float
-        Seconds per token that ``milp`` leaves out; at most the smallest slope of the law.
     stride : int
         Batches per bucket.
     """
@@ -244,8 +246,8 @@ def coarse_program(
             block("batch_requests", *steps.joined(), np.full(buckets, -np.inf), np.zeros(buckets))
         )
     blocks += [
-        _piece(f"piece_{k}", alpha, beta - slope_s, clock, tokens, used)
-        for k, (alpha, beta) in enumerate(cost.pieces)
+        _piece(f"piece_{k}", alpha, beta, clock, tokens, used)
+        for k, (alpha, beta) in enumerate(pieces)
     ]
     objective = np.zeros(columns.count)
     for column, price in prices:

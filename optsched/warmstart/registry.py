@@ -9,6 +9,7 @@ from optsched.instance import Instance, require_feasible
 from optsched.schedule import Schedule
 from optsched.warmstart.loop import run
 from optsched.warmstart.own import load
+from optsched.warmstart.portfolio import LOOK_AHEAD
 from optsched.warmstart.protocol import Scheduler
 from optsched.warmstart.rule import Reserve, Rule
 from optsched.warmstart.state import page_budget, prefill_budget
@@ -43,8 +44,10 @@ class RuleScheduler:
 
 
 def schedulers() -> dict[str, Scheduler]:
-    """Every built-in scheduler by name: InferMax's Table 1, its eviction-free variants, others."""
-    return {name: RuleScheduler(rule) for name, rule in RULES.items()}
+    """Every built-in scheduler by name: InferMax's Table 1, its eviction-free variants, others,
+    and the look-ahead schedulers."""
+    rules: dict[str, Scheduler] = {name: RuleScheduler(rule) for name, rule in RULES.items()}
+    return {**rules, **LOOK_AHEAD}
 
 
 def scheduler(name_or_path: str) -> Scheduler:
@@ -61,12 +64,19 @@ def scheduler(name_or_path: str) -> Scheduler:
     """
     if ":" in name_or_path or name_or_path.endswith(".py"):
         return load(name_or_path)
-    return RuleScheduler(_rule(name_or_path))
+    found = schedulers().get(name_or_path)
+    if found is None:
+        raise UnknownNameError("scheduler", name_or_path, schedulers())
+    return found
 
 
 def describe(name: str) -> str:
     """One line on what a built-in scheduler does."""
-    rule = _rule(name)
+    if name in LOOK_AHEAD:
+        return f"{LOOK_AHEAD[name].summary} (clairvoyant)"
+    if name not in RULES:
+        raise UnknownNameError("scheduler", name, schedulers())
+    rule = RULES[name]
     return f"{rule.summary} (clairvoyant)" if rule.clairvoyant else rule.summary
 
 
@@ -102,9 +112,3 @@ def notes(name: str, instance: Instance) -> tuple[str, ...]:
                 f"{name}: a request needs all {pages} pages, so none is lost to the null block"
             )
     return tuple(lines)
-
-
-def _rule(name: str) -> Rule:
-    if name not in RULES:
-        raise UnknownNameError("scheduler", name, RULES)
-    return RULES[name]

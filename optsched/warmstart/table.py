@@ -71,6 +71,10 @@ _OTHERS = (
         summary="vLLM 1.x: one token budget, KV pages taken as they are computed",
     ),
     Rule(
+        name="pair", groups=_DECODES_FIRST, residents=Order.CACHED,
+        summary="for very small memory: the most advanced runs to its end, the youngest is evicted",
+    ),
+    Rule(
         name="mc-sf", groups=_DECODES_FIRST, chunked=False, queue=Order.OUTPUT,
         reserve=Reserve.PROFILE,
         summary="Jaillet et al.: short outputs first while memory suffices to the end",

@@ -16,6 +16,9 @@ AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:51.2225670,14000,55
 """
 VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.314579,396,109\n"
+MOONCAKE = """{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]}
+{"timestamp": 3000, "input_length": 7322, "output_length": 490, "hash_ids": [0, 14]}
+"""
 ARXIV = "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n3772,54,3826,69.85\n"
 
 
@@ -53,6 +56,13 @@ def test_vidur_with_and_without_arrivals(tmp_path: Path) -> None:
     assert instance.prompt_tokens.tolist() == [3772]
 
 
+def test_mooncake(tmp_path: Path) -> None:
+    instance, _ = import_trace("mooncake", file(tmp_path, MOONCAKE), preset_name="study")
+    assert [r.arrival_s for r in instance.requests] == [0.0, 3.0]
+    assert instance.prompt_tokens.tolist() == [6758, 7322]
+    assert instance.output_tokens.tolist() == [500, 490]
+
+
 def test_oversized_requests_are_named_and_left_out_only_when_asked(tmp_path: Path) -> None:
     path = file(tmp_path, AZURE)
     with pytest.raises(InvalidInputError, match=r"1 of 3 requests .* r2"):
@@ -77,6 +87,9 @@ def test_oversized_requests_are_named_and_left_out_only_when_asked(tmp_path: Pat
         ("azure", AZURE + "2023-11-16 18:15:51.2225670,3\n", "line 5"),
         ("vidur", VIDUR.replace("4.314579", "-1"), "line 3: arrived_at"),
         ("vidur", VIDUR.replace("4.314579", "nan"), "line 3: arrived_at"),
+        ("mooncake", VIDUR, "line 1"),
+        ("mooncake", MOONCAKE.replace("7322", "0"), "line 2: input_length: got 0"),
+        ("mooncake", MOONCAKE.replace("output_length", "outputs"), "line 1"),
     ],
 )
 def test_refused(tmp_path: Path, layout: str, text: str, what: str) -> None:

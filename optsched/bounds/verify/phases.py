@@ -21,7 +21,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from optsched.bounds.verify.counts import prefill_batches
+from optsched.bounds.verify.counts import first_fill_batches
 from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.refuted import hold
 from optsched.bounds.verify.steps import steps_of
@@ -32,8 +32,8 @@ from optsched.certificate import Line, PhasesTime
 
 @dataclass(frozen=True)
 class Split:
-    """Where the split may be and what may follow it: batches ``low`` .. ``high``, at least
-    ``after`` batches behind, and the candidates (x2, N2 times ``scale``) for the least time."""
+    """The split lies in batch ``low`` or a little later; ``candidates`` are the pairs (x2, d N2)
+    at the ends and the corner, the least of which counts."""
 
     low: int
     candidates: tuple[tuple[int, int], ...]
@@ -44,9 +44,6 @@ def phases(workload: Workload, argument: PhasesTime, count: int, units: Units) -
     law = law_of(workload.cost, workload.limits.batch_tokens, units)
     late = _late(workload, argument.remaining)
     for line in argument.lines:
-        hold(
-            units.of(line.slope_s) >= law.first_slope, "a line is flatter than the law at its start"
-        )
         hold(law.above(line, units, first=0), "a line is not below the batch-time law")
     total = workload.new_tokens
     scale, splits = _splits(workload, late, argument, count)
@@ -85,7 +82,7 @@ def _splits(
 ) -> tuple[int, list[Split]]:
     """d (1 if unknown), and the intervals of where the split may be."""
     plain = all(len(own) == 1 for own in workload.events)
-    total, prompts = workload.new_tokens, sum(s.low for s in late.stretches if not s.before)
+    total, prompts = workload.new_tokens, sum(own[0].low for own in late.events)
     rest = sum(s.events - 1 for s in late.stretches) if plain else 0
     others = total - prompts - rest
     longest = max(own[0].after for own in late.events)
@@ -100,26 +97,22 @@ def _splits(
         running = started - full
         return full * longest + running * batch - (sums[started] - sums[full])
 
-    start = prefill_batches(late)
+    start = first_fill_batches(late)
     end = max(start, count, first_at[-1] + longest)
     width = end + 1 - start
     edges = sorted({start + width * i // argument.intervals for i in range(argument.intervals + 1)})
+    most = total - prompts
     found = []
     for low, following in pairwise(edges):
         high = following - 1
-        after = max(argument.remaining, count - high)
-        most = total - prompts
-        least = min(most, max(0, rest - decodes_before(high))) if plain else 0
-        corner = min(max(others + per_batch * after, least), most) if plain else least
-        found.append(
-            Split(
-                low,
-                tuple(
-                    (x2, max(per_batch * after, x2 - others) if plain else per_batch * after)
-                    for x2 in {least, corner, most}
-                ),
-            )
-        )
+        needed = per_batch * max(argument.remaining, count - high)
+        if plain:
+            least = min(most, max(0, rest - decodes_before(high)))
+            corner = min(max(others + needed, least), most)
+            candidates = [(x2, max(needed, x2 - others)) for x2 in (least, corner, most)]
+        else:
+            candidates = [(0, needed), (most, needed)]
+        found.append(Split(low, tuple(candidates)))
     return per_batch, found
 
 

@@ -1,7 +1,11 @@
-"""Bounds in units from a number of batches: under a line, balanced, in two phases, on a path."""
+"""Bounds from a number of batches: under a line, balanced, in two phases, priced; and on a path."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+from optsched.bounds.exact_lagrangian import lagrangian_value
+from optsched.bounds.path_total import demand, path_count
 from optsched.bounds.verify.counts import batches
 from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.phases import phases
@@ -10,19 +14,47 @@ from optsched.bounds.verify.steps import steps_of
 from optsched.bounds.verify.units import Units
 from optsched.bounds.verify.work import own_work, work_and_setups
 from optsched.bounds.verify.workload import Workload
-from optsched.certificate import BalancedTime, LineTime, OfflineTime
+from optsched.certificate import BalancedTime, LineTime, OfflineTime, PricedTime
+from optsched.instance import Instance
+
+_MOST_PATH_STEPS = 2_000_000_000
 
 
-def offline_time(workload: Workload, argument: OfflineTime, units: Units) -> int:
-    """The bound that ``argument`` proves for requests that are all there from the start."""
+def offline_time(workload: Workload, argument: OfflineTime, units: Units) -> Fraction:
+    """Seconds that ``argument`` proves for requests that are all there from the start."""
     count = batches(workload, argument.count)
+    if isinstance(argument, PricedTime):
+        return _priced(workload, argument, count)
     if isinstance(argument, LineTime):
-        return _under_a_line(workload, argument, count, units)
-    beyond = _beyond_new_tokens(workload, units)
+        return units.seconds(_under_a_line(workload, argument, count, units))
+    law = law_of(workload.cost, workload.limits.batch_tokens, units)
     if isinstance(argument, BalancedTime):
-        law = law_of(workload.cost, workload.limits.batch_tokens, units)
-        return beyond + law.least(workload.new_tokens, count)
-    return beyond + phases(workload, argument, count, units)
+        beyond = _beyond_new_tokens(workload, law.first_slope, units)
+        return units.seconds(beyond + law.least(workload.new_tokens, count))
+    slope = min(law.first_slope, *(units.of(line.slope_s) for line in argument.lines))
+    beyond = _beyond_new_tokens(workload, slope, units)
+    return units.seconds(beyond + phases(workload, argument, count, units))
+
+
+def _priced(workload: Workload, argument: PricedTime, count: int) -> Fraction:
+    """The time-indexed Lagrangian at the prices of ``argument``; see ``exact_lagrangian``."""
+    pricing, limits = argument.pricing, workload.limits
+    instance = Instance(
+        name="priced", limits=limits, cost=workload.cost, requests=tuple(workload.requests)
+    )
+    requests = demand(instance.prompt_tokens, instance.output_tokens)
+    largest = max(r.prompt_tokens for r in workload.requests)
+    hold(max(pricing.cells, default=0) >= largest, f"a prompt of {largest} tokens is in no cell")
+    hold(
+        limits.batch_requests is not None or not any(any(h.requests) for h in pricing.horizons),
+        "requests have a price, but a batch may process any number of them",
+    )
+    steps = sum(
+        path_count(requests, pricing.cells, h.stride) * (h.most_batches // h.stride + 1)
+        for h in pricing.horizons
+    )
+    hold(steps <= _MOST_PATH_STEPS, "paths take too many steps to be checked")
+    return lagrangian_value(instance, pricing, count)
 
 
 def _under_a_line(workload: Workload, argument: LineTime, count: int, units: Units) -> int:
@@ -34,15 +66,14 @@ def _under_a_line(workload: Workload, argument: LineTime, count: int, units: Uni
     return units.of(line.intercept_s) * count + work_and_setups(workload, steps, units)
 
 
-def _beyond_new_tokens(workload: Workload, units: Units) -> int:
-    """What a schedule takes besides g of each batch's new tokens.
+def _beyond_new_tokens(workload: Workload, slope: int, units: Units) -> int:
+    """What a schedule takes besides g, or a line below it, of each batch's new tokens.
 
-    Tokens processed again make a batch longer by at least the first slope s of g each. So work is
-    counted at s per token, and s per new token, which g has, is taken off.
+    Tokens processed again make a batch longer by at least ``slope`` each, which is at most the
+    first slope of g and that of the line. So work is counted at this slope per token, and what the
+    new tokens pay is taken off.
     """
-    limits = workload.limits
-    slope = law_of(workload.cost, limits.batch_tokens, units).first_slope
-    steps = steps_of(workload.cost, limits.fill_tokens, units, slope)
+    steps = steps_of(workload.cost, workload.limits.fill_tokens, units, slope)
     return work_and_setups(workload, steps, units) - slope * workload.new_tokens
 
 

@@ -18,6 +18,7 @@ from optsched.certificate import (
     Line,
     LineTime,
     PathTime,
+    PricedTime,
 )
 from optsched.instance import Instance
 
@@ -44,14 +45,21 @@ class Verdict:
     reason: str | None
 
 
-def verify(certificate: Certificate) -> Verdict:
-    """Check a certificate in exact arithmetic, trusting nothing in it."""
+def verify(certificate: Certificate, about: str | None = None) -> Verdict:
+    """Check a certificate in exact arithmetic, trusting nothing in it.
+
+    With ``about``, the digest of an instance, it must also be for that one.
+    """
     claimed, proven, reason = certificate.bound_s, None, None
     try:
         hold(
             certificate.digest == certificate.instance.digest,
             f"the certificate is for an instance with digest {certificate.digest}, "
             f"but that of the one it holds is {certificate.instance.digest}",
+        )
+        hold(
+            about in (None, certificate.digest),
+            f"the certificate is for an instance with digest {certificate.digest}, not {about}",
         )
         proven = proven_bound(certificate.instance, certificate.argument)
         hold(proven >= Fraction(claimed), "the argument proves less than is claimed")
@@ -81,10 +89,11 @@ def proven_bound(instance: Instance, argument: Argument) -> Fraction:
         late = [r for r in instance.requests if r.arrival_s >= argument.from_s]
         hold(bool(late), f"no request arrives at {argument.from_s} or later")
         workload = Workload(late, limits, instance.cost)
-        own = units.seconds(offline_time(workload, argument.late, units))
-        return _since_start(instance, argument.from_s) + own
+        return _since_start(instance, argument.from_s) + offline_time(
+            workload, argument.late, units
+        )
     workload = Workload(instance.requests, limits, instance.cost)
-    return units.seconds(offline_time(workload, argument, units))
+    return offline_time(workload, argument, units)
 
 
 def _since_start(instance: Instance, time_s: float) -> Fraction:
@@ -114,6 +123,6 @@ def _lines(argument: Argument) -> tuple[Line, ...]:
         return _lines(argument.late)
     if isinstance(argument, LineTime):
         return (argument.line,)
-    if isinstance(argument, BalancedTime | PathTime):
+    if isinstance(argument, BalancedTime | PricedTime | PathTime):
         return ()
     return argument.lines

@@ -1,0 +1,72 @@
+"""Builds the certificate of a lower bound: finds choices that prove it, and checks them.
+
+The claim is the bound as it is reported, or, where its last digits are more than the exact
+arithmetic of ``verify`` gives, the next double below.
+"""
+
+from __future__ import annotations
+
+from optsched.bounds.bound import Bound, lower_bound
+from optsched.bounds.count_arguments import best_count
+from optsched.bounds.lagrangian import LagrangianBound
+from optsched.bounds.latest_start import best_arrivals
+from optsched.bounds.time_arguments import at_most, best_time
+from optsched.bounds.verify.times import times_alone
+from optsched.bounds.verify.units import cost_doubles, units_for
+from optsched.bounds.verify.verdict import proven_bound
+from optsched.bounds.verify.workload import Workload
+from optsched.certificate import Argument, Certificate, PathTime, PricedTime
+from optsched.instance import Instance
+
+_PATH = "critical path"
+_ARRIVALS = "B5 arrivals"
+_PRICES = "B3 Lagrangian"
+
+
+def certify(instance: Instance, bound: Bound | None = None) -> Certificate:
+    """A certificate for ``bound``, by default what :func:`lower_bound` gives.
+
+    Its claim is at most ``bound.value_s``, and less than that by more than rounding only if the
+    bound rests on a choice that is not found again.
+
+    Raises
+    ------
+    InfeasibleError
+        A request cannot run even alone.
+    """
+    bound = lower_bound(instance) if bound is None else bound
+    argument = _argument(instance, bound.proof)
+    proven = proven_bound(instance, argument)
+    return Certificate(
+        instance=instance, digest=instance.digest, bound_s=min(bound.value_s, at_most(proven)),
+        proof=bound.proof, argument=argument,
+    )  # fmt: skip
+
+
+def certify_prices(instance: Instance, found: LagrangianBound) -> Certificate:
+    """A certificate for the time-indexed Lagrangian bound ``found``."""
+    argument = PricedTime(count=best_count(instance)[1], pricing=found.pricing)
+    return Certificate(
+        instance=instance, digest=instance.digest,
+        bound_s=min(found.value_s, at_most(proven_bound(instance, argument))),
+        proof=_PRICES, argument=argument,
+    )  # fmt: skip
+
+
+def _argument(instance: Instance, proof: str) -> Argument:
+    if proof == _PATH:
+        return _longest_path(instance)
+    if proof == _ARRIVALS:
+        return best_arrivals(instance)
+    return best_time(instance)
+
+
+def _longest_path(instance: Instance) -> PathTime:
+    """The request that finishes last if each had the machine alone."""
+    units = units_for(cost_doubles(instance.cost), 1)
+    alone = times_alone(Workload(instance.requests, instance.limits, instance.cost), units)
+    ends = [
+        float(release) + sum(call.duration_s for call in request.calls) + float(units.seconds(own))
+        for request, release, own in zip(instance.requests, instance.release_s, alone, strict=True)
+    ]
+    return PathTime(request=instance.requests[ends.index(max(ends))].id)

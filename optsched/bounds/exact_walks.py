@@ -1,0 +1,262 @@
+"""B4, closed walks, evaluated exactly for given prices and potentials.
+
+Stage v of a request is its token event v = 1 .. O; from the batch that makes it, which then holds
+S = I + v - 1 tokens, until the next event or an eviction the request is *resident at v*. Let R be
+the multiset of resident stages after a batch. The next batch evicts some of R, decodes some (stage
+v becomes v + 1) and holds the others, and some requests are filled from the pool to a stage: a
+first fill to v = 1, else a refill, however many chunks it took and wherever they were (partial
+fills belong to the pool; leaving their KV out only helps). Each memory content, with the requests
+that finish in it, fits in M. A schedule is thus a walk over such multisets that starts at the
+empty one, and by B0, with a line a + b n below the batch-time law,
+
+    T >= a N + sum over events of (first fill or decode) + sum over refills of delta(S) + p0 Np
+
+where delta(S) is what the cheapest refill to S tokens costs more than the decode, maybe less than
+nothing (or a copy from host memory and back, where there is some), and decodes also pay their
+share of d0. Nothing is assumed of C, P, ``batch_requests``, chunks or arrivals.
+
+**Classes.** Consecutive stages of a type may form a class, an item of which takes what the smallest
+of them does. The first event of a class moves an item to it, the ``width - 1`` later ones leave it
+there. Each happens as often as there are requests of the type, or ``width - 1`` times that. What
+an event takes more than the smallest stage of its class has to fit in what the batch leaves free,
+so the free pages of all batches are at least the sum D of that.
+
+**Prices.** For prices u of events (of later ones at least 0), theta >= 0 of a free page, and
+potentials phi of contents with
+
+    phi(Q') - phi(Q) <= a - theta free(Q') + sum of delta - sum of u       for every batch Q -> Q'
+
+the walk telescopes: T >= W + p0 Np + sum u + theta D + min phi - phi(empty).
+
+**Micro-steps.** A batch is a chain of unit moves on the content: evictions, then decodes from the
+last class to the first, then fills. So no item decodes twice, and as memory only grows after the
+evictions every content on the way fits if the last one does. One pass of least values over all
+contents therefore covers all batches. Later events are priced at 0 or more, so the items of a class
+that do not move on are taken to have one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from optsched.bounds.verify.counts import prefill_batches
+from optsched.bounds.verify.events import pages_of
+from optsched.bounds.verify.law import law_of
+from optsched.bounds.verify.refuted import hold
+from optsched.bounds.verify.steps import steps_of
+from optsched.bounds.verify.units import cost_doubles, units_for
+from optsched.bounds.verify.workload import Workload
+from optsched.certificate import Line
+from optsched.instance import Instance
+from optsched.walk_pricing import WalkPricing
+
+Content = tuple[int, ...]
+_MOST_CONTENTS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A class of stages of a type; times in units of 2 ** -bits seconds, rounded down.
+
+    Parameters
+    ----------
+    pages : int
+        Of its smallest stage.
+    requests, later : int
+        Number of first events and of later events that every schedule has.
+    refill, refill_later : int
+        delta of a fill to its first stage (0 for a first fill), and the least one to a later.
+    moves_on : bool
+        Whether the next kind is the same type's next class.
+    surplus : int
+        Pages that the events of all its requests take beyond ``pages``.
+    """
+
+    pages: int
+    requests: int
+    later: int
+    refill: int
+    refill_later: int
+    moves_on: bool
+    surplus: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkGround:
+    """What does not depend on prices. ``base_s``: W + p0 Np; ``batch``: a in units."""
+
+    cap: int
+    base_s: Fraction
+    batch: int
+    kinds: tuple[Kind, ...]
+
+    @property
+    def surplus(self) -> int:
+        """D, in pages."""
+        return sum(kind.surplus for kind in self.kinds)
+
+
+def types_of(instance: Instance) -> list[tuple[int, int, int]]:
+    """(prompt, output, number of requests) of each type of ``instance``, ascending."""
+    found: dict[tuple[int, int], int] = {}
+    for request in instance.requests:
+        shape = request.prompt_tokens, request.output_tokens
+        found[shape] = found.get(shape, 0) + 1
+    return [(*shape, count) for shape, count in sorted(found.items())]
+
+
+def walk_ground(
+    instance: Instance, widths: tuple[tuple[int, ...], ...], intercept_s: float, slope_s: float,
+    unit_bits: int,
+) -> WalkGround:  # fmt: skip
+    """Work and kinds of ``instance`` under a line of the batch-time law.
+
+    Raises
+    ------
+    RefutedError
+        The line is not below the law, the widths do not fit the types, or requests make calls.
+    """
+    hold(not instance.has_calls, "requests that make calls are not covered")
+    limits, cost = instance.limits, instance.cost
+    load = Workload(instance.requests, limits, cost)
+    units = units_for([*cost_doubles(cost), cost.swap_tok, intercept_s, slope_s], load.cap)
+    line = Line(intercept_s=intercept_s, slope_s=slope_s, knee_tokens=limits.batch_tokens)
+    law = law_of(cost, limits.batch_tokens, units)
+    hold(law.above(line, units, first=1), "the line is not below the batch-time law")
+    steps = steps_of(cost, limits.fill_tokens, units, units.of(slope_s))
+    d0_of_page, copied = units.of(cost.d0) // load.cap, 2 * units.of(cost.swap_tok)
+    block = limits.block_tokens
+
+    def decode(size: int) -> int:
+        return steps.decode(size) + d0_of_page * pages_of(size, block)
+
+    def delta(size: int) -> int:
+        # A refill whose last token is alone ends as the decode that it replaces.
+        least = min(steps.fill(size) - decode(size), steps.fill(size - 1))
+        if limits.host_kv_tokens:
+            least = min(least, copied * (size - 1))
+        return (least << unit_bits) // units.per_second
+
+    types = types_of(instance)
+    hold([sum(own) for own in widths] == [o for _, o, _ in types], "widths do not fit the outputs")
+    work, kinds = 0, []
+    for (prompt, output, count), own in zip(types, widths, strict=True):
+        work += count * steps.fill(prompt)
+        work += count * sum(decode(size) for size in range(prompt + 1, prompt + output))
+        low = prompt
+        for number, width in enumerate(own):
+            sizes = range(low, low + width)
+            pages = pages_of(low, block)
+            kinds.append(
+                Kind(
+                    pages=pages, requests=count, later=count * (width - 1),
+                    refill=delta(low) if number else 0,
+                    refill_later=min((delta(size) for size in sizes[1:]), default=0),
+                    moves_on=number + 1 < len(own),
+                    surplus=count * sum(pages_of(size, block) - pages for size in sizes),
+                )
+            )  # fmt: skip
+            low += width
+    setups = units.of(cost.p0) * prefill_batches(load)
+    return WalkGround(
+        cap=load.cap, base_s=units.seconds(work + setups),
+        batch=(units.of(intercept_s) << unit_bits) // units.per_second, kinds=tuple(kinds),
+    )  # fmt: skip
+
+
+def contents(pages: list[int], cap: int) -> Iterator[Content]:
+    """All multisets of kinds that fit in ``cap`` pages, as ascending tuples of kind numbers, in
+    lexicographic order (the empty one first)."""
+    pending: list[tuple[Content, int]] = [((), cap)]
+    while pending:
+        content, free = pending.pop()
+        yield content
+        lowest = content[-1] if content else 0
+        for kind in range(len(pages) - 1, lowest - 1, -1):
+            if pages[kind] <= free:
+                pending.append(((*content, kind), free - pages[kind]))
+
+
+def walk_value(instance: Instance, pricing: WalkPricing) -> Fraction:
+    """Seconds that every schedule of ``instance`` takes, by ``pricing``.
+
+    Raises
+    ------
+    RefutedError
+        The numbers do not prove anything for this instance.
+    """
+    ground = walk_ground(
+        instance, pricing.widths, pricing.intercept_s, pricing.slope_s, pricing.unit_bits
+    )
+    first = [price for own in pricing.first for price in own]
+    later = [price for own in pricing.later for price in own]
+    pages = [kind.pages for kind in ground.kinds]
+    phi: dict[Content, int] = {}
+    given = iter(pricing.potentials)
+    for content in contents(pages, ground.cap):
+        hold(len(phi) < _MOST_CONTENTS, f"more than {_MOST_CONTENTS} contents")
+        value = next(given, None)
+        hold(value is not None, "a content has no potential")
+        assert value is not None
+        phi[content] = value
+    hold(next(given, None) is None, "there are more potentials than contents")
+    reached = _after_a_batch(phi, ground, first, later)
+    for content, value in phi.items():
+        free = ground.cap - sum(pages[kind] for kind in content)
+        hold(
+            value <= reached[content] + ground.batch - pricing.slack * free,
+            "a batch raises the potential by more than it costs",
+        )
+    earned = sum(
+        kind.requests * u + kind.later * more
+        for kind, u, more in zip(ground.kinds, first, later, strict=True)
+    )
+    earned += pricing.slack * ground.surplus + min(phi.values()) - phi[()]
+    return ground.base_s + Fraction(earned, 2**pricing.unit_bits)
+
+
+def _after_a_batch(
+    phi: dict[Content, int], ground: WalkGround, first: list[int], later: list[int]
+) -> dict[Content, int]:
+    """Least potential before a batch plus refills minus prices, by the content after it."""
+    least = dict(phi)
+    by_length: dict[int, list[Content]] = {}
+    having: list[dict[int, list[Content]]] = [{} for _ in ground.kinds]
+    for content in least:
+        by_length.setdefault(len(content), []).append(content)
+        for kind in set(content):
+            having[kind].setdefault(content.count(kind), []).append(content)
+    for length in sorted(by_length, reverse=True):
+        for content in by_length[length]:
+            for kind in set(content):
+                rest = _without(content, kind)
+                least[rest] = min(least[rest], least[content])
+    for kind in range(len(ground.kinds) - 1, -1, -1):
+        for number in sorted(having[kind], reverse=True):
+            if not ground.kinds[kind].moves_on:
+                continue
+            for content in having[kind][number]:
+                moved = tuple(sorted((*_without(content, kind), kind + 1)))
+                if moved in least:
+                    least[moved] = min(least[moved], least[content] - first[kind + 1])
+        if ground.kinds[kind].later:
+            for number, some in having[kind].items():
+                for content in some:
+                    least[content] -= number * later[kind]
+    fill = []
+    for kind, own in enumerate(ground.kinds):
+        price = own.refill - first[kind]
+        fill.append(min(price, own.refill_later - later[kind]) if own.later else price)
+    for length in sorted(by_length):
+        for content in by_length[length]:
+            for kind in set(content):
+                filled = least[_without(content, kind)] + fill[kind]
+                least[content] = min(least[content], filled)
+    return least
+
+
+def _without(content: Content, kind: int) -> Content:
+    place = content.index(kind)
+    return content[:place] + content[place + 1 :]

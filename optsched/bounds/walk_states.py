@@ -1,0 +1,208 @@
+"""Contents of the memory as arrays, and one batch of every walk over them by unit moves.
+
+``exact_walks`` defines contents, kinds and the order of the moves. Here all contents are built
+level by level (a level has equally many items), found by sums of random 64-bit numbers, one per
+kind, so that adding or removing an item is one addition, and a batch is a few gathers per level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.bounds.exact_walks import WalkGround
+
+IntArray = NDArray[np.int64]
+_SEED = 20240611
+
+
+def count_contents(pages: IntArray, cap: int) -> int:
+    """How many multisets of kinds fit in ``cap`` pages, the empty one included."""
+    ways = [0] * (cap + 1)
+    ways[0] = 1
+    for size in pages.tolist():
+        for total in range(size, cap + 1):
+            ways[total] += ways[total - size]
+    return sum(ways)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moves:
+    """Moves of one item each: from content ``source`` to ``target`` through ``kind``."""
+
+    source: IntArray
+    target: IntArray
+    kind: IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WalkStates:
+    """All contents, by number of items.
+
+    Parameters
+    ----------
+    items : int array, shape ``(contents, most items)``
+        Ascending kind numbers, then -1.
+    level_starts : int array, shape ``(levels + 1,)``
+        Contents with k items are numbers ``level_starts[k]:level_starts[k + 1]``.
+    free : int array, shape ``(contents,)``
+        Pages left free.
+    moves_on : bool array, shape ``(kinds,)``
+        Whether an item of the kind can move on to the next kind.
+    without : int array, shape ``(contents, most items)``
+        The content without the item in that place; 0 where there is none.
+    """
+
+    items: IntArray
+    level_starts: IntArray
+    free: IntArray
+    moves_on: NDArray[np.bool_]
+    without: IntArray
+    _hash: NDArray[np.uint64]
+    _weights: NDArray[np.uint64]
+
+    @property
+    def contents(self) -> int:
+        """Number of contents."""
+        return int(self.free.size)
+
+    @cached_property
+    def distinct(self) -> NDArray[np.bool_]:
+        """Whether a place has an item that is not the same kind as the place before it."""
+        first = np.ones(self.items.shape, dtype=np.bool_)
+        first[:, 1:] = self.items[:, 1:] != self.items[:, :-1]
+        return np.asarray(first & (self.items >= 0))
+
+    @cached_property
+    def lexicographic(self) -> IntArray:
+        """The numbers of all contents in the order of ``exact_walks.contents``."""
+        if not self.items.shape[1]:
+            return np.zeros(1, dtype=np.int64)
+        return np.lexsort(self.items.T[::-1]).astype(np.int64)
+
+    @cached_property
+    def removals(self) -> Moves:
+        """Every content and kind in it, to the content with one item less."""
+        source, place = np.nonzero(self.distinct)
+        return Moves(
+            source=source, target=self.without[source, place], kind=self.items[source, place]
+        )
+
+    @cached_property
+    def copies(self) -> IntArray:
+        """How many items of the kind the source of each removal has."""
+        move = self.removals
+        same = self.items[move.source] == move.kind[:, None]
+        return np.asarray(same.sum(axis=1), dtype=np.int64)
+
+    @cached_property
+    def advances(self) -> Moves:
+        """Every content and kind in it that can move on, if the content after it fits; from the
+        last kind to the first, and those with more items of the kind first."""
+        move = self.removals
+        some = np.flatnonzero(self.moves_on[move.kind])
+        some = some[np.lexsort((-self.copies[some], -move.kind[some]))]
+        source, kind = move.source[some], move.kind[some]
+        wanted = self._hash[source] + (self._weights[kind + 1] - self._weights[kind])
+        target = self.find(wanted)
+        ok = target >= 0
+        return Moves(source=source[ok], target=target[ok], kind=kind[ok])
+
+    @cached_property
+    def _order(self) -> IntArray:
+        return np.argsort(self._hash).astype(np.int64)
+
+    def find(self, hashes: NDArray[np.uint64]) -> IntArray:
+        """Numbers of the contents with these hashes, -1 where there is none."""
+        sorted_hash = self._hash[self._order]
+        place = np.minimum(np.searchsorted(sorted_hash, hashes), self.contents - 1)
+        return np.where(sorted_hash[place] == hashes, self._order[place], -1)
+
+
+def walk_states(ground: WalkGround) -> WalkStates:
+    """All contents of ``ground``; :func:`count_contents` says how many there will be."""
+    pages = np.array([kind.pages for kind in ground.kinds], dtype=np.int64)
+    weights = np.random.default_rng(_SEED).integers(
+        0, 2**64, size=pages.size, dtype=np.uint64, endpoint=False
+    )
+    width = ground.cap // int(pages.min())
+    levels = [np.zeros((1, 0), dtype=np.int64)]
+    frees = [np.array([ground.cap], dtype=np.int64)]
+    for _ in range(width):
+        before, free = levels[-1], frees[-1]
+        last = before[:, -1] if before.shape[1] else np.zeros(1, dtype=np.int64)
+        grown, left = [], []
+        for kind, size in enumerate(pages.tolist()):
+            fits = (last <= kind) & (free >= size)
+            grown.append(np.column_stack((before[fits], np.full(int(fits.sum()), kind))))
+            left.append(free[fits] - size)
+        levels.append(np.concatenate(grown))
+        frees.append(np.concatenate(left))
+    items = np.full((sum(len(level) for level in levels), width), -1, dtype=np.int64)
+    starts = np.cumsum([0] + [len(level) for level in levels])
+    for k, level in enumerate(levels):
+        items[starts[k] : starts[k + 1], :k] = level
+    own = np.where(items >= 0, weights[items], np.uint64(0))
+    hashes = own.sum(axis=1, dtype=np.uint64)
+    if np.unique(hashes).size != hashes.size:
+        raise AssertionError("two contents have the same 64-bit hash")
+    states = WalkStates(
+        items=items, level_starts=starts.astype(np.int64), free=np.concatenate(frees),
+        moves_on=np.array([kind.moves_on for kind in ground.kinds], dtype=np.bool_),
+        without=np.zeros_like(items), _hash=hashes, _weights=weights,
+    )  # fmt: skip
+    place = items >= 0
+    states.without[place] = states.find((hashes[:, None] - own)[place])
+    return states
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WalkPrices:
+    """Integer prices; ``fill`` and ``first`` per kind, ``later`` 0 where a class has no later
+    events; ``batch`` per content: a minus theta times its free pages."""
+
+    first: IntArray
+    later: IntArray
+    fill: IntArray
+    batch: IntArray
+
+
+def after_a_batch(states: WalkStates, phi: IntArray, prices: WalkPrices) -> IntArray:
+    """Least phi before a batch plus what the batch costs less its prices, by content after it."""
+    least = phi.copy()
+    starts, without = states.level_starts, states.without
+    for level in range(starts.size - 2, 0, -1):
+        span = slice(starts[level], starts[level + 1])
+        for place in range(level):
+            np.minimum.at(least, without[span, place], least[span])
+    move, copies = states.removals, states.copies
+    by_kind = np.argsort(move.kind, kind="stable")
+    cuts = np.searchsorted(move.kind[by_kind], np.arange(prices.first.size + 1))
+    for kind in range(prices.first.size - 1, -1, -1):
+        for group in _groups(states, kind):
+            source, target = states.advances.source[group], states.advances.target[group]
+            least[target] = np.minimum(least[target], least[source] - prices.first[kind + 1])
+        if prices.later[kind]:
+            some = by_kind[cuts[kind] : cuts[kind + 1]]
+            least[move.source[some]] -= copies[some] * prices.later[kind]
+    for level in range(1, starts.size - 1):
+        span = slice(starts[level], starts[level + 1])
+        for place in range(level):
+            filled = least[without[span, place]] + prices.fill[states.items[span, place]]
+            least[span] = np.minimum(least[span], filled)
+    return np.asarray(least + prices.batch)
+
+
+def _groups(states: WalkStates, kind: int) -> list[slice]:
+    """The advances of ``kind``, those with equally many items of the kind together."""
+    move = states.advances
+    begin = int(np.searchsorted(-move.kind, -kind, side="left"))
+    end = int(np.searchsorted(-move.kind, -kind, side="right"))
+    items = states.items[move.source[begin:end]]
+    copies = (items == kind).sum(axis=1)
+    cuts = begin + np.flatnonzero(np.diff(copies)) + 1
+    edges = [begin, *cuts.tolist(), end]
+    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
