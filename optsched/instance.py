@@ -204,7 +204,9 @@ class Instance(
             self.limits.batch_requests, self.limits.block_tokens, self.limits.host_kv_tokens,
         )  # fmt: skip
         cost = msgspec.structs.astuple(self.cost)[:-1]
-        text = msgspec.json.encode((limits, cost, self.requests))
+        # Every field spelt out: what an encoder leaves out as a default must not matter.
+        requests = [msgspec.structs.astuple(request) for request in self.requests]
+        text = msgspec.json.encode((limits, cost, requests))
         return "sha256:" + hashlib.sha256(text).hexdigest()
 
 
