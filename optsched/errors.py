@@ -62,6 +62,12 @@ class ScheduleError(OptschedError):
     exit_code = 3
 
 
+class ContradictionError(OptschedError):
+    """A checked schedule is shorter than a proven bound: one of the two is wrong, a bug."""
+
+    exit_code = 3
+
+
 def require(ok: bool, what: str, value: object, expected: str, hint: str | None = None) -> None:
     """Raise :class:`InvalidInputError` naming ``what``, its value and the expectation."""
     if not ok:

@@ -167,23 +167,24 @@ class Instance(
     @cached_property
     def prompt_tokens(self) -> IntArray:
         """I, shape ``(requests,)``."""
-        return np.array([r.prompt_tokens for r in self.requests], dtype=np.int64)
+        return _fixed([r.prompt_tokens for r in self.requests])
 
     @cached_property
     def output_tokens(self) -> IntArray:
         """O, shape ``(requests,)``."""
-        return np.array([r.output_tokens for r in self.requests], dtype=np.int64)
+        return _fixed([r.output_tokens for r in self.requests])
 
     @cached_property
     def final_tokens(self) -> IntArray:
         """I + O - 1 + responses, shape ``(requests,)``."""
-        return np.array([r.final_tokens for r in self.requests], dtype=np.int64)
+        return _fixed([r.final_tokens for r in self.requests])
 
     @cached_property
     def release_s(self) -> FloatArray:
         """Arrival on the schedule's clock, whose 0 is the earliest arrival; ``(requests,)``."""
         arrival = np.array([r.arrival_s for r in self.requests], dtype=np.float64)
         release: FloatArray = arrival - arrival.min()
+        release.setflags(write=False)
         return release
 
     @property
@@ -208,6 +209,13 @@ class Instance(
         requests = [msgspec.structs.astuple(request) for request in self.requests]
         text = msgspec.json.encode((limits, cost, requests))
         return "sha256:" + hashlib.sha256(text).hexdigest()
+
+
+def _fixed(values: list[int]) -> IntArray:
+    """Array that nobody can write to: checker, simulator and bounds share it."""
+    array = np.array(values, dtype=np.int64)
+    array.setflags(write=False)
+    return array
 
 
 def require_feasible(instance: Instance, policies: Collection[str] = ()) -> None:

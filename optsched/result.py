@@ -8,16 +8,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from optsched.errors import ContradictionError
 from optsched.schedule import Schedule
 
-OPTIMAL_GAP = 1e-9
+OPTIMAL_GAP = 1e-7  # relative: back ends do not compute more exactly
+_ROUNDING = 1e-7
 ALL_SCHEDULES = "all schedules"
 
 
 def relative_gap(value: float | None, bound: float | None) -> float | None:
-    """(value - bound) / bound for a minimisation, never below 0; None if either is unknown."""
+    """(value - bound) / bound for a minimisation; None if either is unknown.
+
+    Raises
+    ------
+    ContradictionError
+        The value is below the bound by more than rounding.
+    """
     if value is None or bound is None or bound <= 0:
         return None
+    if value < bound * (1 - _ROUNDING):
+        raise ContradictionError(
+            f"a checked schedule takes {value!r} s, but the bound is {bound!r} s",
+            hint="one of them is wrong: please report the instance",
+        )
     return max(0.0, (value - bound) / bound)
 
 

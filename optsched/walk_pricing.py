@@ -21,27 +21,21 @@ class WalkPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         intercept_s + slope_s n.
     unit_bits : int
         Prices and potentials count units of 2 ** -unit_bits seconds.
-    widths : tuple of tuple of int
-        Per type of request, by (prompt, output): how many consecutive stages each of its classes
-        has; the widths of a type sum to its output tokens.
-    first : tuple of tuple of int
-        Per type and class: price of a token event that is the first of its class.
-    later : tuple of tuple of int
-        Per type and class: price >= 0 of each further token event of the class.
-    slack : int
-        Price >= 0 of a page of a batch that the classes' smallest stages leave free.
+    small : tuple of tuple of int
+        Per type of request, by (prompt, output): prices >= 0 of the token events of its first
+        stages, those that walks do not follow.
+    followed : tuple of tuple of int
+        Per type: prices of the token events of all its other stages.
     potentials : tuple of int
-        One per multiset of classes that fits in memory, in the order of
+        One per multiset of followed stages that fits in memory, in the order of
         :func:`optsched.bounds.exact_walks.contents`.
     """
 
     intercept_s: float
     slope_s: float
     unit_bits: int
-    widths: tuple[tuple[int, ...], ...]
-    first: tuple[tuple[int, ...], ...]
-    later: tuple[tuple[int, ...], ...]
-    slack: int
+    small: tuple[tuple[int, ...], ...]
+    followed: tuple[tuple[int, ...], ...]
     potentials: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -49,12 +43,7 @@ class WalkPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             value = getattr(self, name)
             require(0 <= value < float("inf"), name, value, "a finite number >= 0")
         require(0 <= self.unit_bits <= 1000, "unit_bits", self.unit_bits, "0 to 1000")
-        shape = [len(own) for own in self.widths]
-        for name in ("first", "later"):
-            given = [len(own) for own in getattr(self, name)]
-            require(given == shape, name, given, f"one price per class, {shape}")
-        narrowest = min((w for own in self.widths for w in own), default=0)
-        require(narrowest >= 1, "widths", narrowest, "at least one stage per class")
-        lowest = min(price for own in self.later for price in own)
-        require(lowest >= 0, "later", lowest, "whole numbers >= 0")
-        require(self.slack >= 0, "slack", self.slack, "a whole number >= 0")
+        types = len(self.followed)
+        require(len(self.small) == types, "small", len(self.small), f"prices of {types} types")
+        lowest = min((price for own in self.small for price in own), default=0)
+        require(lowest >= 0, "small", lowest, "whole numbers >= 0")

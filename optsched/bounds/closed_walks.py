@@ -2,15 +2,16 @@
 
 ``exact_walks`` says what they prove. Good ones are the duals of a linear program over all memory
 contents (``walk_program``). The duals are rounded to whole numbers and the potentials repaired:
-lowered to least values over all batches until no batch raises them by more than it costs. So what
-is returned holds whatever the solver did. Stages are merged to classes where there would be too
-many contents.
+lowered to least values over all batches until no batch raises them by more than it costs, so what
+is returned holds whatever the solver did. The smallest stages are left out where there would be
+too many contents.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -19,16 +20,15 @@ import numpy as np
 
 from optsched.bounds.batch_count import batch_count
 from optsched.bounds.events import token_runs
-from optsched.bounds.exact_walks import WalkGround, types_of, walk_ground
+from optsched.bounds.exact_walks import WalkGround, best_earnings, types_of, walk_ground
 from optsched.bounds.piecewise import Workload, best_line, piece_lines
 from optsched.bounds.token_time import Line, lines
-from optsched.bounds.walk_program import walk_program
+from optsched.bounds.walk_program import WalkDuals, walk_program
 from optsched.bounds.walk_states import (
     IntArray,
     WalkPrices,
     WalkStates,
     after_a_batch,
-    count_contents,
     walk_states,
 )
 from optsched.instance import Instance
@@ -36,12 +36,15 @@ from optsched.solvers.lp import solve_lp
 from optsched.solvers.outcome import SolverOptions
 from optsched.walk_pricing import WalkPricing
 
-MOST_STATES = 3000
+MOST_STATES = 200_000
 _UNIT_BITS = 46  # a potential of 10^5 batches of a second still fits in 64 bits
-_MOST_SWEEPS = 2000
-_SHRINK = (0.0, 1e-10, 1e-8, 1e-6)
-_MOST_WIDTH = 4096
+_MOST_SWEEPS = 60
+_MOST_ROUNDS = 8
 _BELOW = 1 - 1e-12
+_COARSEST = 500  # contents; a program of fewer takes no time
+_FINER = 4
+_GROWTH = 1.8  # of the time of a program in its contents
+_PROMISING = 1 + 1e-6
 
 
 class ClosedWalkBound(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +58,8 @@ class ClosedWalkBound(msgspec.Struct, frozen=True, kw_only=True):
         The proof, for ``exact_walks.walk_value``.
     contents : int
         Number of memory contents.
-    widest : int
-        Most stages of a class; 1 if none were merged.
+    left_out : int
+        Most small stages of a type that are left out of the contents.
     wall_s : float
         Seconds spent.
     """
@@ -64,72 +67,81 @@ class ClosedWalkBound(msgspec.Struct, frozen=True, kw_only=True):
     value_s: float
     pricing: WalkPricing
     contents: int
-    widest: int
+    left_out: int
     wall_s: float
 
 
 def closed_walk_bound(
     instance: Instance, *, time_limit_s: float, most_states: int = MOST_STATES
 ) -> ClosedWalkBound | None:
-    """The closed-walk bound of ``instance``, which holds for every schedule.
+    """The best closed-walk bound found for ``instance``, which holds for every schedule.
+
+    Fewer and fewer stages are left out, as long as that proves more and is expected to end in time.
 
     Parameters
     ----------
     instance : Instance
         Arrivals are ignored.
     time_limit_s : float
-        Seconds for the linear program.
+        Seconds for all linear programs.
     most_states : int
-        Most memory contents; stages are merged to classes as far as that needs.
+        Most memory contents.
 
     Returns
     -------
     ClosedWalkBound or None
-        None if requests make calls, if even one class per type has too many contents, or if the
-        program is not solved in time.
+        None if requests make calls, if there are too many contents even of the last stages alone,
+        or if the first program is not solved in time.
     """
     began = time.monotonic()
     if instance.has_calls:
         return None
-    line = _line(instance)
-    found = _classes(instance, line, most_states)
-    if found is None:
-        return None
-    widths, ground = found
+    line, best = _line(instance), None
+    for states, detail in _details(instance, most_states):
+        remaining = time_limit_s - (time.monotonic() - began)
+        if best is not None:
+            expected = best.wall_s * (states / best.contents) ** _GROWTH
+            if expected > remaining:
+                break
+        found = _solved(instance, line, detail, remaining)
+        if found is None or (best is not None and found.value_s <= best.value_s * _PROMISING):
+            break
+        best = found
+    return best
+
+
+def _solved(
+    instance: Instance, line: Line, left_out: list[int], time_limit_s: float
+) -> ClosedWalkBound | None:
+    began = time.monotonic()
+    ground = walk_ground(instance, left_out, line.intercept_s, line.slope_s, _UNIT_BITS)
     states = walk_states(ground)
     program = walk_program(states, ground, _UNIT_BITS)
-    solution = solve_lp(program.milp, SolverOptions(time_limit_s=time_limit_s))
+    solution = solve_lp(program.milp, SolverOptions(time_limit_s=max(time_limit_s, 0.0)))
     if solution.row_duals is None or not np.isfinite(solution.row_duals).all():
         return None
-    duals = _Duals(*program.prices(solution.row_duals))
-    repaired = _repaired(states, ground, duals)
+    repaired = _repaired(states, ground, program.duals(solution.row_duals))
     if repaired is None:
         return None
-    prices, slack, potentials = repaired
-    value = walk_total(ground, prices, slack, potentials)
-    ends = np.cumsum([len(own) for own in widths])[:-1]
+    prices, potentials = repaired
+    followed = [
+        output - less for (_, output, _), less in zip(types_of(instance), left_out, strict=True)
+    ]
     return ClosedWalkBound(
-        value_s=_rounded_down(value),
+        value_s=_rounded_down(_total(ground, prices, potentials)),
         pricing=WalkPricing(
-            intercept_s=line.intercept_s, slope_s=line.slope_s, unit_bits=_UNIT_BITS, widths=widths,
-            first=tuple(tuple(own.tolist()) for own in np.split(prices.first, ends)),
-            later=tuple(tuple(own.tolist()) for own in np.split(prices.later, ends)),
-            slack=slack, potentials=tuple(potentials[states.lexicographic].tolist()),
+            intercept_s=line.intercept_s, slope_s=line.slope_s, unit_bits=_UNIT_BITS,
+            small=_by_type(prices.small, left_out), followed=_by_type(prices.events, followed),
+            potentials=tuple(potentials[states.lexicographic].tolist()),
         ),
         contents=states.contents,
-        widest=max(max(own) for own in widths),
+        left_out=max(left_out),
         wall_s=time.monotonic() - began,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Duals:
-    """Prices in seconds as a solver gave them."""
-
-    first: np.ndarray
-    later: np.ndarray
-    slack: float
-    potentials: np.ndarray
+def _by_type(prices: IntArray, stages: list[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(own.tolist()) for own in np.split(prices, np.cumsum(stages)[:-1]))
 
 
 def _line(instance: Instance) -> Line:
@@ -148,68 +160,98 @@ def _line(instance: Instance) -> Line:
     )
 
 
-def _classes(
-    instance: Instance, line: Line, most_states: int
-) -> tuple[tuple[tuple[int, ...], ...], WalkGround] | None:
-    """Widths of classes with at most ``most_states`` contents, the narrowest that do."""
-    outputs = [output for _, output, _ in types_of(instance)]
-    for width in range(1, min(max(outputs), _MOST_WIDTH) + 1):
-        widths = tuple(_even(output, width) for output in outputs)
-        ground = walk_ground(instance, widths, line.intercept_s, line.slope_s, _UNIT_BITS)
-        pages = np.array([kind.pages for kind in ground.kinds], dtype=np.int64)
-        if count_contents(pages, ground.cap) <= most_states:
-            return widths, ground
-    return None
+def _details(instance: Instance, most_states: int) -> Iterator[tuple[int, list[int]]]:
+    """Numbers of small stages to leave out per type, with the number of contents: about 4 times
+    as many from one to the next, and at most ``most_states``.
+
+    Stages are followed from the largest size on, the last one of a type always.
+    """
+    block, types = instance.limits.block_tokens, types_of(instance)
+    cap = instance.limits.kv_tokens // block
+    left_out = [output - 1 for _, output, _ in types]
+    last = [-(-(prompt + output - 1) // block) for prompt, output, _ in types]
+    ways = [1, *[0] * cap]
+    for pages in last:
+        _add_item(ways, pages)
+    contents, given = sum(ways), 0
+    if contents > most_states:
+        return
+    for pages in range(max(last), 0, -1):
+        stages = [
+            max(0, less - max(0, block * (pages - 1) - prompt + 1))
+            for (prompt, _, _), less in zip(types, left_out, strict=True)
+        ]
+        if not any(stages):
+            continue
+        for _ in range(sum(stages)):
+            _add_item(ways, pages)
+        finer = sum(ways)
+        if finer > most_states:
+            break
+        if contents >= _COARSEST and finer > _FINER * max(given, _COARSEST / _FINER):
+            yield contents, list(left_out)
+            given = contents
+        contents = finer
+        left_out = [less - stage for less, stage in zip(left_out, stages, strict=True)]
+    yield contents, left_out
 
 
-def _even(stages: int, width: int) -> tuple[int, ...]:
-    """Classes of at most ``width`` stages, as even as possible."""
-    classes = -(-stages // width)
-    low, more = divmod(stages, classes)
-    return (low,) * (classes - more) + (low + 1,) * more
+def _add_item(ways: list[int], pages: int) -> None:
+    """Let multisets also contain items of ``pages`` pages; ``ways[n]``: those of n pages."""
+    for total in range(pages, len(ways)):
+        ways[total] += ways[total - pages]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Whole:
+    """Prices as whole numbers."""
+
+    events: IntArray
+    small: IntArray
 
 
 def _repaired(
-    states: WalkStates, ground: WalkGround, duals: _Duals
-) -> tuple[WalkPrices, int, IntArray] | None:
+    states: WalkStates, ground: WalkGround, duals: WalkDuals
+) -> tuple[_Whole, IntArray] | None:
     """Whole prices and potentials that no batch violates; None if none are found near ``duals``."""
     scale = 2.0**_UNIT_BITS
-    for shrink in _SHRINK:
-        keep = scale * (1 - shrink)
-        prices, slack = _whole(states, ground, duals, keep)
-        potentials = np.floor(duals.potentials * keep).astype(np.int64)
+    potentials = np.floor(duals.potentials * scale).astype(np.int64)
+    for _ in range(_MOST_ROUNDS):
+        whole = _Whole(
+            events=np.floor(duals.events * scale).astype(np.int64),
+            small=np.floor(duals.small * scale).astype(np.int64),
+        )
+        prices = _walk_prices(states, ground, whole)
+        excess = 0
         for _ in range(_MOST_SWEEPS):
-            after = np.minimum(potentials, after_a_batch(states, potentials, prices))
-            if np.array_equal(after, potentials):
-                return prices, slack, potentials
-            potentials = after
-            if potentials.min() < -(2**62):
-                break
+            after = after_a_batch(states, potentials, prices)
+            excess = int((potentials - after).max())
+            if excess <= 0:
+                return whole, potentials
+            potentials = np.minimum(potentials, after)
+        # Where no refill is cheaper than its decode, a batch costs enough for prices and potentials
+        # that are smaller in this proportion.
+        keep = ground.batch / (ground.batch + excess) * _BELOW
+        scale *= keep
+        potentials = np.floor(potentials * keep).astype(np.int64)
     return None
 
 
-def _whole(
-    states: WalkStates, ground: WalkGround, duals: _Duals, keep: float
-) -> tuple[WalkPrices, int]:
-    first = np.floor(duals.first * keep).astype(np.int64)
-    has_later = np.array([kind.later > 0 for kind in ground.kinds])
-    later = np.where(has_later, np.floor(duals.later * keep), 0.0).astype(np.int64)
-    slack = int(duals.slack * keep) if ground.surplus else 0
-    refill = np.array([kind.refill for kind in ground.kinds], dtype=np.int64) - first
-    again = np.array([kind.refill_later for kind in ground.kinds], dtype=np.int64) - later
+def _walk_prices(states: WalkStates, ground: WalkGround, whole: _Whole) -> WalkPrices:
+    refill = np.array([kind.refill for kind in ground.kinds], dtype=np.int64)
+    small = zip([pages for pages, _ in ground.small], whole.small.tolist(), strict=True)
+    best = np.array(best_earnings(ground.cap, small), dtype=np.int64)
     return WalkPrices(
-        first=first, later=later, fill=np.where(has_later, np.minimum(refill, again), refill),
-        batch=ground.batch - slack * states.free,
-    ), slack  # fmt: skip
+        events=whole.events, fill=refill - whole.events, batch=ground.batch - best[states.free]
+    )
 
 
-def walk_total(ground: WalkGround, prices: WalkPrices, slack: int, potentials: IntArray) -> Fraction:
+def _total(ground: WalkGround, whole: _Whole, potentials: IntArray) -> Fraction:
     """W + p0 Np + sum of prices, in seconds."""
-    earned = slack * ground.surplus + int(potentials.min()) - int(potentials[0])
-    for kind, first, later in zip(
-        ground.kinds, prices.first.tolist(), prices.later.tolist(), strict=True
-    ):
-        earned += kind.requests * first + kind.later * later
+    earned = int(potentials.min()) - int(potentials[0])
+    counts = [kind.requests for kind in ground.kinds] + [count for _, count in ground.small]
+    prices = [*whole.events.tolist(), *whole.small.tolist()]
+    earned += sum(count * price for count, price in zip(counts, prices, strict=True))
     return ground.base_s + Fraction(earned, 2**_UNIT_BITS)
 
 

@@ -15,29 +15,26 @@ where delta(S) is what the cheapest refill to S tokens costs more than the decod
 nothing (or a copy from host memory and back, where there is some), and decodes also pay their
 share of d0. Nothing is assumed of C, P, ``batch_requests``, chunks or arrivals.
 
-**Classes.** Consecutive stages of a type may form a class, an item of which takes what the smallest
-of them does. The first event of a class moves an item to it, the ``width - 1`` later ones leave it
-there. Each happens as often as there are requests of the type, or ``width - 1`` times that. What
-an event takes more than the smallest stage of its class has to fit in what the batch leaves free,
-so the free pages of all batches are at least the sum D of that.
+**Small stages.** The first stages of a type may be left out of the content: a request that decodes
+from the last of them enters the first one that is followed as if filled for nothing, and the events
+of small stages only have to fit, batch by batch, in what the content leaves free.
 
-**Prices.** For prices u of events (of later ones at least 0), theta >= 0 of a free page, and
-potentials phi of contents with
+**Prices.** Let best(f) be the most that f free pages earn at a price q >= 0 for each event of a
+small stage: a knapsack. For prices u of the other events and potentials phi of contents with
 
-    phi(Q') - phi(Q) <= a - theta free(Q') + sum of delta - sum of u       for every batch Q -> Q'
+    phi(Q') - phi(Q) <= a - best(free(Q')) + sum of delta - sum of u       for every batch Q -> Q'
 
-the walk telescopes: T >= W + p0 Np + sum u + theta D + min phi - phi(empty).
+the walk telescopes: T >= W + p0 Np + sum q + sum u + min phi - phi(empty).
 
 **Micro-steps.** A batch is a chain of unit moves on the content: evictions, then decodes from the
-last class to the first, then fills. So no item decodes twice, and as memory only grows after the
+last stage to the first, then fills. So nothing decodes twice, and as memory only grows after the
 evictions every content on the way fits if the last one does. One pass of least values over all
-contents therefore covers all batches. Later events are priced at 0 or more, so the items of a class
-that do not move on are taken to have one each.
+contents therefore covers all batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -58,44 +55,36 @@ _MOST_CONTENTS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A class of stages of a type; times in units of 2 ** -bits seconds, rounded down.
+    """A stage of a type that walks follow.
 
     Parameters
     ----------
     pages : int
-        Of its smallest stage.
-    requests, later : int
-        Number of first events and of later events that every schedule has.
-    refill, refill_later : int
-        delta of a fill to its first stage (0 for a first fill), and the least one to a later.
+        Held by a request that is resident at it.
+    requests : int
+        Number of its events that every schedule has.
+    refill : int
+        What a fill to it costs beyond a decode, in units of 2 ** -bits seconds, rounded down.
     moves_on : bool
-        Whether the next kind is the same type's next class.
-    surplus : int
-        Pages that the events of all its requests take beyond ``pages``.
+        Whether the next kind is the same type's next stage.
     """
 
     pages: int
     requests: int
-    later: int
     refill: int
-    refill_later: int
     moves_on: bool
-    surplus: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class WalkGround:
-    """What does not depend on prices. ``base_s``: W + p0 Np; ``batch``: a in units."""
+    """What does not depend on prices. ``base_s``: W + p0 Np; ``batch``: a in units; ``small``:
+    (pages, requests) of each small stage."""
 
     cap: int
     base_s: Fraction
     batch: int
     kinds: tuple[Kind, ...]
-
-    @property
-    def surplus(self) -> int:
-        """D, in pages."""
-        return sum(kind.surplus for kind in self.kinds)
+    small: tuple[tuple[int, int], ...]
 
 
 def types_of(instance: Instance) -> list[tuple[int, int, int]]:
@@ -108,15 +97,15 @@ def types_of(instance: Instance) -> list[tuple[int, int, int]]:
 
 
 def walk_ground(
-    instance: Instance, widths: tuple[tuple[int, ...], ...], intercept_s: float, slope_s: float,
-    unit_bits: int,
-) -> WalkGround:  # fmt: skip
-    """Work and kinds of ``instance`` under a line of the batch-time law.
+    instance: Instance, left_out: Sequence[int], intercept_s: float, slope_s: float, unit_bits: int
+) -> WalkGround:
+    """Work and kinds of ``instance`` under a line of the batch-time law; ``left_out``: number of
+    small stages per type.
 
     Raises
     ------
     RefutedError
-        The line is not below the law, the widths do not fit the types, or requests make calls.
+        The line is not below the law, or requests make calls.
     """
     hold(not instance.has_calls, "requests that make calls are not covered")
     limits, cost = instance.limits, instance.cost
@@ -139,31 +128,38 @@ def walk_ground(
             least = min(least, copied * (size - 1))
         return (least << unit_bits) // units.per_second
 
-    types = types_of(instance)
-    hold([sum(own) for own in widths] == [o for _, o, _ in types], "widths do not fit the outputs")
-    work, kinds = 0, []
-    for (prompt, output, count), own in zip(types, widths, strict=True):
+    work, kinds, small = 0, [], []
+    gained = 0  # by refills to small stages that are cheaper than the decode
+    for (prompt, output, count), less in zip(types_of(instance), left_out, strict=True):
         work += count * steps.fill(prompt)
         work += count * sum(decode(size) for size in range(prompt + 1, prompt + output))
-        low = prompt
-        for number, width in enumerate(own):
-            sizes = range(low, low + width)
-            pages = pages_of(low, block)
+        small += [(pages_of(prompt + stage, block), count) for stage in range(less)]
+        gained += count * sum(min(0, delta(prompt + stage)) for stage in range(1, less))
+        for stage in range(less, output):
+            size = prompt + stage
+            refill = delta(size) if stage else 0
             kinds.append(
                 Kind(
-                    pages=pages, requests=count, later=count * (width - 1),
-                    refill=delta(low) if number else 0,
-                    refill_later=min((delta(size) for size in sizes[1:]), default=0),
-                    moves_on=number + 1 < len(own),
-                    surplus=count * sum(pages_of(size, block) - pages for size in sizes),
+                    pages=pages_of(size, block), requests=count, moves_on=stage + 1 < output,
+                    refill=min(0, refill) if stage == less else refill,
                 )
             )  # fmt: skip
-            low += width
     setups = units.of(cost.p0) * prefill_batches(load)
     return WalkGround(
-        cap=load.cap, base_s=units.seconds(work + setups),
+        cap=load.cap, base_s=units.seconds(work + setups) + Fraction(gained, 2**unit_bits),
         batch=(units.of(intercept_s) << unit_bits) // units.per_second, kinds=tuple(kinds),
+        small=tuple(small),
     )  # fmt: skip
+
+
+def best_earnings(cap: int, items: Iterable[tuple[int, int]]) -> list[int]:
+    """The most that 0 .. ``cap`` free pages earn with any number of each item (pages, price)."""
+    best = [0] * (cap + 1)
+    kept = [(pages, price) for pages, price in items if price > 0]
+    for free in range(1, cap + 1):
+        fits = [best[free - pages] + price for pages, price in kept if pages <= free]
+        best[free] = max([best[free - 1], *fits])
+    return best
 
 
 def contents(pages: list[int], cap: int) -> Iterator[Content]:
@@ -187,11 +183,17 @@ def walk_value(instance: Instance, pricing: WalkPricing) -> Fraction:
     RefutedError
         The numbers do not prove anything for this instance.
     """
-    ground = walk_ground(
-        instance, pricing.widths, pricing.intercept_s, pricing.slope_s, pricing.unit_bits
+    small_stages = [len(own) for own in pricing.small]
+    stages = [len(own) + less for own, less in zip(pricing.followed, small_stages, strict=True)]
+    hold(
+        stages == [output for _, output, _ in types_of(instance)],
+        "prices do not fit the types of requests",
     )
-    first = [price for own in pricing.first for price in own]
-    later = [price for own in pricing.later for price in own]
+    ground = walk_ground(
+        instance, small_stages, pricing.intercept_s, pricing.slope_s, pricing.unit_bits
+    )
+    first = [price for own in pricing.followed for price in own]
+    small = [price for own in pricing.small for price in own]
     pages = [kind.pages for kind in ground.kinds]
     phi: dict[Content, int] = {}
     given = iter(pricing.potentials)
@@ -202,23 +204,24 @@ def walk_value(instance: Instance, pricing: WalkPricing) -> Fraction:
         assert value is not None
         phi[content] = value
     hold(next(given, None) is None, "there are more potentials than contents")
-    reached = _after_a_batch(phi, ground, first, later)
+    reached = _after_a_batch(phi, ground, first)
+    best = best_earnings(
+        ground.cap, [(own, q) for (own, _), q in zip(ground.small, small, strict=True)]
+    )
     for content, value in phi.items():
         free = ground.cap - sum(pages[kind] for kind in content)
         hold(
-            value <= reached[content] + ground.batch - pricing.slack * free,
+            value <= reached[content] + ground.batch - best[free],
             "a batch raises the potential by more than it costs",
         )
-    earned = sum(
-        kind.requests * u + kind.later * more
-        for kind, u, more in zip(ground.kinds, first, later, strict=True)
-    )
-    earned += pricing.slack * ground.surplus + min(phi.values()) - phi[()]
+    earned = sum(kind.requests * u for kind, u in zip(ground.kinds, first, strict=True))
+    earned += sum(count * q for (_, count), q in zip(ground.small, small, strict=True))
+    earned += min(phi.values()) - phi[()]
     return ground.base_s + Fraction(earned, 2**pricing.unit_bits)
 
 
 def _after_a_batch(
-    phi: dict[Content, int], ground: WalkGround, first: list[int], later: list[int]
+    phi: dict[Content, int], ground: WalkGround, first: list[int]
 ) -> dict[Content, int]:
     """Least potential before a batch plus refills minus prices, by the content after it."""
     least = dict(phi)
@@ -234,21 +237,14 @@ def _after_a_batch(
                 rest = _without(content, kind)
                 least[rest] = min(least[rest], least[content])
     for kind in range(len(ground.kinds) - 1, -1, -1):
+        if not ground.kinds[kind].moves_on:
+            continue
         for number in sorted(having[kind], reverse=True):
-            if not ground.kinds[kind].moves_on:
-                continue
             for content in having[kind][number]:
                 moved = tuple(sorted((*_without(content, kind), kind + 1)))
                 if moved in least:
                     least[moved] = min(least[moved], least[content] - first[kind + 1])
-        if ground.kinds[kind].later:
-            for number, some in having[kind].items():
-                for content in some:
-                    least[content] -= number * later[kind]
-    fill = []
-    for kind, own in enumerate(ground.kinds):
-        price = own.refill - first[kind]
-        fill.append(min(price, own.refill_later - later[kind]) if own.later else price)
+    fill = [own.refill - price for own, price in zip(ground.kinds, first, strict=True)]
     for length in sorted(by_length):
         for content in by_length[length]:
             for kind in set(content):

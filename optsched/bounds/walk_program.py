@@ -3,7 +3,8 @@
 Nodes are contents before evictions, contents before the decodes of one kind, and contents before
 fills; columns are unit moves between them per copy of the workload, ``exact_walks`` says which.
 Rows: balance at every node, and every event as often as the workload has it. The duals are the
-potentials and prices of a bound.
+potentials and prices of a bound. What batches leave free flows through further nodes, one per
+number of free pages, on columns that each take the pages of a small stage.
 """
 
 from __future__ import annotations
@@ -23,31 +24,42 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Arcs:
-    """Columns: nodes, cost in units, covered row (-1 for none), and how often."""
+    """Columns: nodes (-1 for outside), cost in units, covered row (-1 for none), and
+    the node of free pages that a unit enters (-1 for none)."""
 
     tail: IntArray
     head: IntArray
     cost: FloatArray
     covers: IntArray
-    often: FloatArray
+    frees: IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WalkDuals:
+    """Prices of events per kind and per small stage, and potentials of contents, in seconds."""
+
+    events: FloatArray
+    small: FloatArray
+    potentials: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WalkProgram:
     """``milp`` in seconds per request; its rows are the nodes (contents before evictions first),
-    then the first events per kind, the later ones, and the free pages."""
+    then the events per kind and those of small stages."""
 
     milp: Milp
     contents: int
     nodes: int
     kinds: int
 
-    def prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray, float, FloatArray]:
-        """Prices of first and later events and of a free page, and potentials, in seconds."""
-        first = duals[self.nodes : self.nodes + self.kinds]
-        later = duals[self.nodes + self.kinds : self.nodes + 2 * self.kinds]
-        potentials = duals[0] - duals[: self.contents]
-        return first, np.maximum(later, 0.0), max(float(duals[-1]), 0.0), potentials
+    def duals(self, rows: FloatArray) -> WalkDuals:
+        """The row duals by what they price."""
+        events, small = np.split(rows[self.nodes :], [self.kinds])
+        return WalkDuals(
+            events=events, small=np.maximum(small, 0.0),
+            potentials=rows[0] - rows[: self.contents],
+        )  # fmt: skip
 
 
 def walk_program(states: WalkStates, ground: WalkGround, unit_bits: int) -> WalkProgram:
@@ -63,40 +75,40 @@ def walk_program(states: WalkStates, ground: WalkGround, unit_bits: int) -> Walk
         np.concatenate(([False], move.source[1:] == move.source[:-1])), n + np.arange(layers) - 1,
         fills + move.source,
     )  # fmt: skip
-    has_later = np.array([kind.later > 0 for kind in ground.kinds])
+    refill = np.array([kind.refill for kind in ground.kinds], dtype=np.float64)
     arcs = [
         _arcs(move.source, move.target),
         _arcs(np.arange(n), entry),
-        _advances(states, n, fills, lower),
+        _advances(states, n, lower),
+        _arcs(n + np.arange(layers), lower),
         _arcs(
-            n + np.arange(layers), lower, often=states.copies.astype(np.float64),
-            covers=np.where(has_later[move.kind], kinds + move.kind, -1),
+            fills + move.target, fills + move.source, cost=refill[move.kind], covers=move.kind
         ),
-        _fills(states, ground, fills, later=False),
-        _fills(states, ground, fills, later=True),
         _arcs(
             np.arange(fills, fills + n), np.arange(n), cost=np.full(n, float(ground.batch)),
-            covers=np.full(n, 2 * kinds), often=states.free.astype(np.float64),
+            frees=fills + n + states.free,
         ),
+        *_free_pages(ground, fills + n),
     ]  # fmt: skip
+    nodes = fills + n + ground.cap + 1
     return WalkProgram(
-        milp=_program(arcs, ground, fills + n, unit_bits), contents=n, nodes=fills + n, kinds=kinds
+        milp=_program(arcs, ground, nodes, unit_bits), contents=n, nodes=nodes, kinds=kinds
     )
 
 
 def _arcs(
     tail: IntArray, head: IntArray, *, cost: FloatArray | None = None,
-    covers: IntArray | None = None, often: FloatArray | None = None,
+    covers: IntArray | None = None, frees: IntArray | None = None,
 ) -> _Arcs:  # fmt: skip
     return _Arcs(
         tail=tail, head=head,
         cost=np.zeros(tail.size) if cost is None else cost,
         covers=np.full(tail.size, -1) if covers is None else covers,
-        often=np.ones(tail.size) if often is None else often,
+        frees=np.full(tail.size, -1) if frees is None else frees,
     )  # fmt: skip
 
 
-def _advances(states: WalkStates, n: int, fills: int, lower: IntArray) -> _Arcs:
+def _advances(states: WalkStates, n: int, lower: IntArray) -> _Arcs:
     """Decodes that move an item on to the next kind; then more of the same kind, or lower ones."""
     removal, advance = states.removals, states.advances
     kinds = states.moves_on.size
@@ -110,37 +122,30 @@ def _advances(states: WalkStates, n: int, fills: int, lower: IntArray) -> _Arcs:
     return _arcs(n + tail, head, covers=advance.kind + 1)
 
 
-def _fills(states: WalkStates, ground: WalkGround, fills: int, *, later: bool) -> _Arcs:
-    """Fills to the first or a later stage of a class."""
-    move, kinds = states.removals, ground.kinds
-    has = np.array([kind.later > 0 or not later for kind in kinds])
-    price = np.array([kind.refill_later if later else kind.refill for kind in kinds])
-    some = np.flatnonzero(has[move.kind])
-    kind = move.kind[some]
-    return _arcs(
-        fills + move.target[some], fills + move.source[some], cost=price[kind].astype(np.float64),
-        covers=kind + (len(kinds) if later else 0),
-    )  # fmt: skip
+def _free_pages(ground: WalkGround, start: int) -> list[_Arcs]:
+    """Small stages out of free pages; the rest leaves at the node of 0."""
+    moves = [_arcs(np.array([start]), np.array([-1]))]
+    items = [(pages, len(ground.kinds) + k) for k, (pages, _) in enumerate(ground.small)]
+    for pages, covered in [*items, (1, -1)]:
+        free = np.arange(pages, ground.cap + 1)
+        moves.append(_arcs(start + free, start + free - pages, covers=np.full(free.size, covered)))
+    return moves
 
 
 def _program(arcs: list[_Arcs], ground: WalkGround, nodes: int, unit_bits: int) -> Milp:
     tail, head = (np.concatenate([getattr(a, name) for a in arcs]) for name in ("tail", "head"))
-    covers, often = (
-        np.concatenate([getattr(a, name) for a in arcs]) for name in ("covers", "often")
-    )
+    covers = np.concatenate([a.covers for a in arcs])
     cost = np.concatenate([a.cost for a in arcs]) / 2.0**unit_bits
     columns = np.arange(tail.size)
-    paid = np.flatnonzero((covers >= 0) & (often > 0))
+    frees = np.concatenate([a.frees for a in arcs])
+    paid, leaving = np.flatnonzero(covers >= 0), np.flatnonzero(frees >= 0)
+    inside = np.flatnonzero(head >= 0)
     requests = sum(kind.requests for kind in ground.kinds)
-    demand = np.array(
-        [kind.requests for kind in ground.kinds] + [kind.later for kind in ground.kinds]
-        + [ground.surplus], dtype=np.float64,
-    ) / requests  # fmt: skip
-    kinds = len(ground.kinds)
-    rows = nodes + 2 * kinds + 1
-    lower, upper = np.zeros(rows), np.zeros(rows)
-    lower[nodes:], upper[nodes:] = demand, np.inf
-    upper[nodes : nodes + kinds] = demand[:kinds]
+    counts = [kind.requests for kind in ground.kinds] + [count for _, count in ground.small]
+    demand = np.array(counts, dtype=np.float64) / requests
+    lower = np.concatenate((np.zeros(nodes), demand))
+    upper = lower.copy()
+    upper[nodes + len(ground.kinds) :] = np.inf
     return Milp(
         name="closed-walks",
         cost=cost,
@@ -152,9 +157,12 @@ def _program(arcs: list[_Arcs], ground: WalkGround, nodes: int, unit_bits: int) 
         blocks=(
             block(
                 "walks",
-                np.concatenate((tail, head, nodes + covers[paid])),
-                np.concatenate((columns, columns, paid)),
-                np.concatenate((np.ones(tail.size), -np.ones(tail.size), often[paid])),
+                np.concatenate((tail, head[inside], nodes + covers[paid], frees[leaving])),
+                np.concatenate((columns, columns[inside], paid, leaving)),
+                np.concatenate((
+                    np.ones(tail.size), -np.ones(inside.size), np.ones(paid.size),
+                    -np.ones(leaving.size),
+                )),
                 lower, upper,
             ),
         ),

@@ -19,16 +19,6 @@ IntArray = NDArray[np.int64]
 _SEED = 20240611
 
 
-def count_contents(pages: IntArray, cap: int) -> int:
-    """How many multisets of kinds fit in ``cap`` pages, the empty one included."""
-    ways = [0] * (cap + 1)
-    ways[0] = 1
-    for size in pages.tolist():
-        for total in range(size, cap + 1):
-            ways[total] += ways[total - size]
-    return sum(ways)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Moves:
     """Moves of one item each: from content ``source`` to ``target`` through ``kind``."""
@@ -92,24 +82,32 @@ class WalkStates:
         )
 
     @cached_property
-    def copies(self) -> IntArray:
-        """How many items of the kind the source of each removal has."""
-        move = self.removals
-        same = self.items[move.source] == move.kind[:, None]
-        return np.asarray(same.sum(axis=1), dtype=np.int64)
-
-    @cached_property
     def advances(self) -> Moves:
         """Every content and kind in it that can move on, if the content after it fits; from the
-        last kind to the first, and those with more items of the kind first."""
+        last kind to the first, and contents with more items of the kind first."""
         move = self.removals
         some = np.flatnonzero(self.moves_on[move.kind])
-        some = some[np.lexsort((-self.copies[some], -move.kind[some]))]
+        some = some[np.lexsort((-self._copies(move)[some], -move.kind[some]))]
         source, kind = move.source[some], move.kind[some]
         wanted = self._hash[source] + (self._weights[kind + 1] - self._weights[kind])
         target = self.find(wanted)
-        ok = target >= 0
-        return Moves(source=source[ok], target=target[ok], kind=kind[ok])
+        fits = target >= 0
+        return Moves(source=source[fits], target=target[fits], kind=kind[fits])
+
+    @cached_property
+    def advance_cuts(self) -> IntArray:
+        """Where the kind or its number of items changes along :attr:`advances`: moves between two
+        cuts never follow each other, nor have they equal targets."""
+        move = self.advances
+        copies = self._copies(move)
+        changes = (np.diff(move.kind) != 0) | (np.diff(copies) != 0)
+        inner = np.flatnonzero(changes) + 1
+        return np.unique(np.concatenate(([0], inner, [move.kind.size]))).astype(np.int64)
+
+    def _copies(self, move: Moves) -> IntArray:
+        """How many items of its kind the source of each move has."""
+        same = self.items[move.source] == move.kind[:, None]
+        return np.asarray(same.sum(axis=1), dtype=np.int64)
 
     @cached_property
     def _order(self) -> IntArray:
@@ -161,11 +159,10 @@ def walk_states(ground: WalkGround) -> WalkStates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WalkPrices:
-    """Integer prices; ``fill`` and ``first`` per kind, ``later`` 0 where a class has no later
-    events; ``batch`` per content: a minus theta times its free pages."""
+    """Whole numbers: prices of ``events`` per kind, ``fill`` per kind what a fill costs less its
+    price, ``batch`` per content a less what its free pages earn."""
 
-    first: IntArray
-    later: IntArray
+    events: IntArray
     fill: IntArray
     batch: IntArray
 
@@ -178,31 +175,14 @@ def after_a_batch(states: WalkStates, phi: IntArray, prices: WalkPrices) -> IntA
         span = slice(starts[level], starts[level + 1])
         for place in range(level):
             np.minimum.at(least, without[span, place], least[span])
-    move, copies = states.removals, states.copies
-    by_kind = np.argsort(move.kind, kind="stable")
-    cuts = np.searchsorted(move.kind[by_kind], np.arange(prices.first.size + 1))
-    for kind in range(prices.first.size - 1, -1, -1):
-        for group in _groups(states, kind):
-            source, target = states.advances.source[group], states.advances.target[group]
-            least[target] = np.minimum(least[target], least[source] - prices.first[kind + 1])
-        if prices.later[kind]:
-            some = by_kind[cuts[kind] : cuts[kind + 1]]
-            least[move.source[some]] -= copies[some] * prices.later[kind]
+    move = states.advances
+    for begin, end in zip(states.advance_cuts[:-1], states.advance_cuts[1:], strict=True):
+        source, target = move.source[begin:end], move.target[begin:end]
+        price = prices.events[move.kind[begin] + 1]
+        least[target] = np.minimum(least[target], least[source] - price)
     for level in range(1, starts.size - 1):
         span = slice(starts[level], starts[level + 1])
         for place in range(level):
             filled = least[without[span, place]] + prices.fill[states.items[span, place]]
             least[span] = np.minimum(least[span], filled)
     return np.asarray(least + prices.batch)
-
-
-def _groups(states: WalkStates, kind: int) -> list[slice]:
-    """The advances of ``kind``, those with equally many items of the kind together."""
-    move = states.advances
-    begin = int(np.searchsorted(-move.kind, -kind, side="left"))
-    end = int(np.searchsorted(-move.kind, -kind, side="right"))
-    items = states.items[move.source[begin:end]]
-    copies = (items == kind).sum(axis=1)
-    cuts = begin + np.flatnonzero(np.diff(copies)) + 1
-    edges = [begin, *cuts.tolist(), end]
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from optsched import io
+from optsched.bounds import EFFORTS, certificate_of
 from optsched.cli.output import percent, print_json, print_table, seconds
 from optsched.cli.progress import ProgressLine
 from optsched.instance import Instance, require_feasible
@@ -23,6 +24,7 @@ Examples:
   optsched bound --scheduler sarathi
   optsched bound hour.json --scheduler vllm --scheduler sarathi --scheduler sarathi-ef
   optsched bound hour.json --scheduler all --json
+  optsched bound hour.json --effort thorough --certificate proof.json
   optsched bound hour.json --schedule recorded.json --scheduler my_rule.py:schedule
 """,
 )
@@ -35,13 +37,25 @@ Examples:
     "--schedule", "files", multiple=True, type=click.Path(path_type=Path),
     help="A schedule or result file to compare as well; repeatable.",
 )  # fmt: skip
+@click.option(
+    "--effort", type=click.Choice(EFFORTS), default="normal", show_default=True,
+    help="How hard to look for the bound and for the best schedule known.",
+)  # fmt: skip
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="For the bound beyond its quick part; by effort if not given.",
+)  # fmt: skip
+@click.option(
+    "--certificate", type=click.Path(path_type=Path), help="Write the proof of the bound here."
+)
 @click.option("--schedule-out", type=click.Path(path_type=Path), help="Write the best schedule.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
 def bound(
     ctx: click.Context, instance: Path | None, names: tuple[str, ...], files: tuple[Path, ...],
-    schedule_out: Path | None, as_json: bool, quiet: bool,
+    effort: str, time_limit: float | None, certificate: Path | None, schedule_out: Path | None,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Compare schedulers with a lower bound that no schedule can go below.
 
@@ -53,7 +67,11 @@ def bound(
     require_feasible(workload)
     given = [assess(workload, io.read_schedule(path, workload), str(path)) for path in files]
     with ProgressLine(quiet) as progress:
-        found = compare(workload, names, given=given, report=progress)
+        found = compare(
+            workload, names, given=given, effort=effort, time_limit_s=time_limit, report=progress
+        )
+    if certificate is not None:
+        io.write_certificate(certificate_of(workload, found.proven), certificate)
     if schedule_out is not None and found.best is not None:
         io.write_schedule(found.best.schedule, workload, schedule_out, found.best.name)
     if as_json:
@@ -63,9 +81,12 @@ def bound(
     for name in names:
         for note in notes(name, workload):
             click.echo(f"note: {note}", err=True)
+    for failure in found.failures:
+        click.echo(f"error: {failure}", err=True)
     if not found.finished:
         click.echo("interrupted: the table holds what was finished", err=True)
         ctx.exit(4)
+    ctx.exit(max((failure.exit_code for failure in found.failures), default=0))
 
 
 def _print(instance: Instance, found: Comparison) -> None:

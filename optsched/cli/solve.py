@@ -58,6 +58,10 @@ Examples:
 @click.option(
     "--write-model", type=click.Path(path_type=Path), help="Write the model (.mps or .lp)."
 )
+@click.option(
+    "--certificate", type=click.Path(path_type=Path),
+    help="Write the proof of the best bound that needs no formulation.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Write the result here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
@@ -65,13 +69,15 @@ Examples:
 def solve(
     ctx: click.Context, instance: Path, policies: tuple[str, ...], formulation: str, solver: str,
     time_limit: float, gap: float, seed: int, threads: int, warm_start: str,
-    write_model: Path | None, out: Path | None, as_json: bool, quiet: bool,
+    write_model: Path | None, certificate: Path | None, out: Path | None, as_json: bool,
+    quiet: bool,
 ) -> None:  # fmt: skip
     """Find a schedule of the least makespan and prove how good it is.
 
     Reports separately why it stopped, the schedule (checked and re-timed), the bound, the gap,
     and over which class of schedules an optimum holds. Ctrl-C keeps the best found. Exit code 0
-    if the schedule is proven optimal or the gap asked for is reached, else 4.
+    if the schedule is proven optimal or the gap asked for is reached, 1 if a formulation failed
+    before that, else 4.
     """
     workload = io.read_instance(instance)
     known = []
@@ -81,7 +87,7 @@ def solve(
     options = SolveOptions(
         policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver,
         time_limit_s=time_limit, relative_gap=gap, seed=seed, threads=threads,
-        warm_start=warm_start, write_model=write_model,
+        warm_start=warm_start, write_model=write_model, certificate=certificate,
     )  # fmt: skip
     try:
         with ProgressLine(quiet) as progress:
@@ -90,12 +96,17 @@ def solve(
         if as_json:
             print_json(io.result_file(_infeasible(workload, options), workload))
         raise
+    if certificate is not None:
+        certified = io.read_certificate(certificate).bound_s
+        click.echo(f"{certificate}: proves {certified!r} s", err=True)
     if out is not None:
         io.write_result(result, workload, out)
     if as_json:
         print_json(io.result_file(result, workload))
     else:
         _print(workload, result)
+    if result.termination == "failed":
+        ctx.exit(1)
     ctx.exit(0 if result.optimal or result.termination == "gap-reached" else 4)
 
 

@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from optsched.bounds import Bound, lower_bound
+from optsched.bounds import BestBound, Bound, best_bound
 from optsched.check import require_valid
+from optsched.errors import OptschedError
 from optsched.instance import Instance
 from optsched.result import relative_gap
 from optsched.schedule import Schedule
 from optsched.simulate import Metrics, measure, simulate
 from optsched.warmstart import scheduler, schedulers
+from optsched.warmstart.portfolio import PORTFOLIO
 
-# Asked for the best schedule known even when the user asks for others: the clairvoyant rules that
-# were never far behind the best one on any workload of `benchmarks/`.
-STRONG = ("mc-fcfs", "mc-sf", "sarathi-ef", "sarathi-pc-ef", "vllm-hy-ef")
+# Asked for the best schedule known even when the user asks for others: quickly, the rules that were
+# never far behind; else the portfolio of all of them.
+_KNOWN = {"quick": ("mc-fcfs", "infermax", "sarathi-pc-ef"), "normal": (PORTFOLIO,)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,14 +36,21 @@ class Candidate:
 class Comparison:
     """Candidates in the order asked for, the best schedule known, and the bound.
 
+    ``failures`` holds what schedulers that were asked for failed with.
     ``finished`` is False if the comparison was interrupted; what it holds is valid all the same.
     """
 
     candidates: tuple[Candidate, ...]
     best: Candidate | None
-    bound: Bound
+    proven: BestBound
     wall_s: float
     finished: bool
+    failures: tuple[OptschedError, ...] = ()
+
+    @property
+    def bound(self) -> Bound:
+        """The best bound."""
+        return self.proven.bound
 
     def above_bound(self, candidate: Candidate) -> float | None:
         """(value - bound) / bound."""
@@ -84,36 +93,50 @@ def compare(
     names: Iterable[str],
     *,
     given: Iterable[Candidate] = (),
+    effort: str = "normal",
+    time_limit_s: float | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
-    """Bound ``instance`` and evaluate the schedulers ``names`` beside the ``given`` candidates.
+    """Evaluate the schedulers ``names`` beside the ``given`` candidates, and bound ``instance``.
 
-    The best schedule known is the best of those and of the rules in :data:`STRONG`. A keyboard
-    interrupt ends the comparison with what there is by then.
+    The best schedule known is the best of those and, by ``effort``, of a few quick rules or of
+    the portfolio ``best``. A keyboard interrupt ends the comparison with what there is by then.
 
     Parameters
     ----------
+    effort, time_limit_s
+        Of the bound, see :func:`optsched.bounds.best_bound`.
     report : callable
         Told what is being done now.
     """
     begin = time.perf_counter()
-    report("bound")
-    bound = lower_bound(instance)
     asked = expand(names)
+    for name in asked:
+        scheduler(name)  # an unknown name is refused before anything is run
+    report("bound")
+    proven = best_bound(instance, effort="quick")
     found = {candidate.name: candidate for candidate in given}
     shown = list(found)
-    finished = True
+    known = () if instance.has_calls else _KNOWN.get(effort, _KNOWN["normal"])
+    finished, failures = True, []
     try:
-        for name in dict.fromkeys([*asked, *STRONG]):
+        for name in dict.fromkeys([*asked, *known]):
             report(f"scheduler {name}")
-            found[name] = evaluate(instance, name)
+            try:
+                found[name] = evaluate(instance, name)
+            except OptschedError as error:
+                failures.append(error)
+        least = min((candidate.value for candidate in found.values()), default=None)
+        report(f"bound, {effort} effort")
+        proven = best_bound(instance, effort=effort, time_limit_s=time_limit_s, target_s=least)
     except KeyboardInterrupt:
         finished = False
     shown += [name for name in asked if name in found]
     return Comparison(
         candidates=tuple(found[name] for name in shown),
         best=min(found.values(), key=lambda candidate: candidate.value, default=None),
-        bound=bound,
+        proven=proven,
         wall_s=time.perf_counter() - begin,
         finished=finished,
+        failures=tuple(failures),
     )

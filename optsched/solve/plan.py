@@ -18,7 +18,7 @@ UNCHUNKED = "unchunked schedules"
 # Above these sizes a root relaxation alone takes longer than most are willing to wait; the
 # schedulers and the combinatorial bounds then do better.
 MOST_NETWORK_ARCS = 400_000
-MOST_COMPACT_STEPS = 4_000
+MOST_COMPACT_STEPS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,9 @@ def _offline_plan(
     compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
     if formulation == "compact":
         return Plan(stages=(compact,), reason="compact, as asked for: it is complete", scope=scope)
-    large = _network_arcs(instance) > MOST_NETWORK_ARCS and formulation == "auto"
+    batches = _batches(instance)
+    large = network_arcs(instance, batches) > MOST_NETWORK_ARCS and formulation == "auto"
+    small = compact_steps(instance, batches) <= MOST_COMPACT_STEPS
     pointless = chunking_is_pointless(instance, policies)
     exact = chunking_is_exact(instance, policies)
     if pointless.holds or exact.holds:
@@ -132,7 +134,7 @@ def _offline_plan(
             reason = "network with free chunks for the bound, " + reason
     if large:
         stages, reason = (), "too large for a formulation: schedulers and bounds only"
-    elif stages[-1].scope == UNCHUNKED and formulation == "auto" and _is_small(instance):
+    elif stages[-1].scope == UNCHUNKED and formulation == "auto" and small:
         stages, reason = (*stages, compact), f"{reason}, compact because it is complete"
     return Plan(stages=stages, reason=reason, scope=scope)
 
@@ -146,10 +148,12 @@ def _batches(instance: Instance) -> int:
     return max(area, tokens, int(output.max())) + 1
 
 
-def _network_arcs(instance: Instance) -> int:
-    stages = sum(kind.output_tokens for kind in request_types(instance))
-    return 4 * stages * _batches(instance)
+def network_arcs(instance: Instance, batches: int) -> int:
+    """About how many arcs the network formulation has: fill, decode, hold and wait or evict for
+    every type, number of generated tokens and batch."""
+    return 4 * batches * sum(kind.output_tokens for kind in request_types(instance))
 
 
-def _is_small(instance: Instance) -> bool:
-    return len(instance) * _batches(instance) <= MOST_COMPACT_STEPS
+def compact_steps(instance: Instance, batches: int) -> int:
+    """Number of (request, generated tokens, batch): what the compact formulation grows with."""
+    return batches * int(instance.output_tokens.sum())

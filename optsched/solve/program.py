@@ -16,7 +16,14 @@ from optsched.model.horizon import most_batches
 from optsched.model.milp import Block, Milp
 from optsched.model.network import NetworkVariables, bounding_variables
 from optsched.schedule import Kind, Schedule
-from optsched.solve.plan import UNCHUNKED, Stage
+from optsched.solve.plan import (
+    MOST_COMPACT_STEPS,
+    MOST_NETWORK_ARCS,
+    UNCHUNKED,
+    Stage,
+    compact_steps,
+    network_arcs,
+)
 from optsched.solve.search import Search
 from optsched.solvers.lp import solve_lp
 
@@ -76,6 +83,7 @@ def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule
     instance, policies = search.instance, search.options.policies
     cutoff = known[0][0]
     most = most_batches(instance, cutoff)
+    _require_size("network", network_arcs(instance, most), MOST_NETWORK_ARCS, most)
     least = min(search.least_batches, most)
     if stage.relaxed:
         # The number of batches stays limited by the instance's own prices.
@@ -97,7 +105,9 @@ def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule
 
 def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
     instance, cutoff = search.instance, known[0][0]
-    variables = CompactVariables(instance, most_batches(instance, cutoff), search.options.policies)
+    most = most_batches(instance, cutoff)
+    _require_size("compact", compact_steps(instance, most), MOST_COMPACT_STEPS, most)
+    variables = CompactVariables(instance, most, search.options.policies)
     return Program(
         priced=instance,
         milp=compact.build(variables),
@@ -106,6 +116,15 @@ def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule
         decode=variables.decode,
         separate=None,
     )
+
+
+def _require_size(formulation: str, size: int, most: int, batches: int) -> None:
+    """Refuse a program that would not fit in memory or outlast every time limit."""
+    if size > most:
+        raise UnsupportedError(
+            f"the {formulation} formulation is too large: a schedule as short as the best one "
+            f"known may have {batches} batches"
+        )
 
 
 def _start(

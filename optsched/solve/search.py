@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from optsched.bounds import BestBound
 from optsched.check import check
 from optsched.instance import Instance
 from optsched.result import OPTIMAL_GAP, Step, relative_gap
@@ -37,6 +38,8 @@ class SolveOptions:
         knows), or ``none``.
     write_model : Path or None
         Write the first model that is solved here (.mps or .lp).
+    certificate : Path or None
+        Write the proof of the best bound that needs no formulation here.
     """
 
     policies: tuple[str, ...] = ()
@@ -48,14 +51,15 @@ class SolveOptions:
     threads: int = 1
     warm_start: str = "best"
     write_model: Path | None = None
+    certificate: Path | None = None
 
 
 @dataclass(kw_only=True)
 class Search:
     """State of one solve; the best value and the bound only ever improve.
 
-    ``scope`` is the class of schedules that ``bound`` holds for, ``least_batches`` a number of
-    batches that every schedule has.
+    ``proven`` is the best bound that a certificate can be written for, ``scope`` the class of
+    schedules that ``bound`` holds for, ``least_batches`` a number of batches that all have.
     """
 
     instance: Instance
@@ -63,6 +67,7 @@ class Search:
     scope: str
     deadline: float
     report: Callable[[str], None]
+    proven: BestBound | None = None
     least_batches: int = 1
     interrupted: bool = False
     candidates: list[Candidate] = field(default_factory=list)
@@ -79,6 +84,11 @@ class Search:
     def value(self) -> float | None:
         """Makespan of the best schedule."""
         return self.candidates[0].value if self.candidates else None
+
+    @property
+    def proven_s(self) -> float:
+        """The best bound that a certificate can be written for, in seconds."""
+        return self.proven.bound.value_s if self.proven else 0.0
 
     @property
     def gap(self) -> float | None:
@@ -130,7 +140,8 @@ class Search:
         values = [v for v in (value, self.value) if v is not None]
         bounds = [b for b in (bound, self.bound) if b is not None]
         best, proven = min(values, default=None), max(bounds, default=None)
-        gap = relative_gap(best, proven)
+        # What a solver says on its way is shown, not judged.
+        gap = None if best is None or not proven else max(0.0, best / proven - 1)
         parts = [what]
         parts += [] if best is None else [f"value {best:.7g} s"]
         parts += [] if proven is None else [f"bound {proven:.7g} s"]

@@ -9,18 +9,24 @@ from importlib import metadata
 from pathlib import Path
 
 from optsched import __version__
-from optsched.bounds import lower_bound
+from optsched.bounds import best_bound, certificate_of
 from optsched.errors import UnsupportedError
 from optsched.instance import Instance, require_feasible
+from optsched.io import write_certificate
 from optsched.result import OPTIMAL_GAP, Result
 from optsched.solve.compare import Candidate, assess, evaluate
 from optsched.solve.plan import Plan, plan
 from optsched.solve.program import program
 from optsched.solve.search import Search, SolveOptions
 from optsched.solve.stage import run_stage
+from optsched.solvers import solver
 from optsched.solvers.write import write_model
-from optsched.warmstart import schedulers
+from optsched.warmstart import scheduler
+from optsched.warmstart.portfolio import PORTFOLIO
 from optsched.warmstart.serial import serial
+from optsched.warmstart.table import RULES
+
+_PRICED_SHARE = 0.1  # of the time, where a formulation comes after the priced bounds
 
 
 def solve(
@@ -55,6 +61,9 @@ def solve(
     """
     options = options or SolveOptions()
     begin = time.monotonic()
+    solver(options.solver)  # refused now if it does not exist, not after the schedulers
+    if options.warm_start not in ("best", "none", "given"):
+        scheduler(options.warm_start)
     chosen = plan(instance, options.formulation, options.policies)
     require_feasible(instance, options.policies)
     search = Search(
@@ -64,7 +73,10 @@ def solve(
     used: list[str] = []
     solver_name: str | None = None
     try:
-        _first_steps(search, known)
+        _quick_bound(search)
+        _schedulers(search, known, rules=bool(chosen.stages))
+        share = _PRICED_SHARE if chosen.stages else 1.0
+        _priced_bound(search, share * search.remaining_s)
         if options.write_model is not None:
             _write_model(search, chosen, options.write_model)
         for index, stage in enumerate(chosen.stages):
@@ -76,30 +88,57 @@ def solve(
             solver_name = outcome.solver if outcome else solver_name
     except KeyboardInterrupt:
         search.interrupted = True
+        _fall_back(search)
+    if options.certificate is not None and search.proven is not None:
+        write_certificate(certificate_of(instance, search.proven), options.certificate)
     return _result(search, chosen, used, solver_name, time.monotonic() - begin)
 
 
-def _first_steps(search: Search, known: Sequence[Candidate]) -> None:
-    """Combinatorial bounds and schedulers."""
+def _quick_bound(search: Search) -> None:
     begin = time.monotonic()
     search.tell("bounds")
-    bound = lower_bound(search.instance)
+    search.proven = best_bound(search.instance, effort="quick")
+    bound = search.proven.bound
     search.least_batches = bound.batches
     search.prove(bound.value_s, bound.proof)
     search.record(bound.proof, begin, bound=bound.value_s)
+
+
+def _schedulers(search: Search, known: Sequence[Candidate], *, rules: bool) -> None:
+    """Offer what is known and what schedulers find; ``rules`` asks for more than the portfolio."""
     begin = time.monotonic()
     for candidate in known:
         search.offer(candidate)
-    for name in _warm_starts(search.options.warm_start, search.instance):
+    for name in _warm_starts(search.options.warm_start, search.instance, rules=rules):
         if search.closed or search.remaining_s <= 0:
             break
         search.tell(f"scheduler {name}")
         search.offer(evaluate(search.instance, name))
-    # One request after another obeys every policy: there is always a schedule.
+    _fall_back(search)
+    note = search.best.name if search.best else "none knows calls yet"
+    search.record("schedulers", begin, value=search.value, note=note)
+
+
+def _fall_back(search: Search) -> None:
+    """One request after another obeys every policy: there is always a schedule."""
     if not search.candidates and not search.instance.has_calls:
         search.offer(assess(search.instance, serial(search.instance), "serial"))
-    note = search.best.name if search.best else "none obeys the policies"
-    search.record("schedulers", begin, value=search.value, note=note)
+
+
+def _priced_bound(search: Search, time_limit_s: float) -> None:
+    """The bounds whose prices a linear program finds, unless value and bound have met."""
+    if search.closed or search.instance.has_calls or time_limit_s <= 0:
+        return
+    begin = time.monotonic()
+    search.tell("priced bounds")
+    # Of a policy's schedules only those above the bound matter, and they are longer still.
+    found = best_bound(
+        search.instance, effort="normal", time_limit_s=time_limit_s, target_s=search.value
+    )
+    if found.bound.value_s > search.proven_s:
+        search.proven = found
+        search.prove(found.bound.value_s, found.bound.proof)
+    search.record("priced bounds", begin, bound=found.bound.value_s, note=found.bound.proof)
 
 
 def _write_model(search: Search, chosen: Plan, path: Path) -> None:
@@ -108,10 +147,14 @@ def _write_model(search: Search, chosen: Plan, path: Path) -> None:
     write_model(program(search, chosen.stages[0]).milp, path)
 
 
-def _warm_starts(warm_start: str, instance: Instance) -> list[str]:
-    if warm_start in ("none", "given") or instance.has_calls:
+def _warm_starts(warm_start: str, instance: Instance, *, rules: bool) -> list[str]:
+    if warm_start in ("none", "given"):
         return []
-    return list(schedulers()) if warm_start == "best" else [warm_start]
+    if warm_start != "best":
+        return [warm_start]
+    if instance.has_calls:
+        return []
+    return [*(RULES if rules else ()), PORTFOLIO]
 
 
 def _result(
@@ -123,6 +166,8 @@ def _result(
         pass
     elif search.closed:
         termination = "gap-reached"
+    elif any(step.termination == "failed" for step in search.steps):
+        termination = "failed"
     elif search.interrupted:
         termination = "interrupted"
     elif search.remaining_s <= 0 or any(s.termination == "time-limit" for s in search.steps):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from optsched.check import check
-from optsched.errors import SolverError, UnsupportedError
+from optsched.errors import OptschedError, SolverError
 from optsched.schedule import Schedule
 from optsched.simulate import simulate
 from optsched.solve.compare import assess
@@ -25,21 +25,21 @@ def run_stage(search: Search, stage: Stage, time_limit_s: float) -> Outcome | No
     """Solve ``stage`` within the limit and add to ``search`` what it found and proved.
 
     Returns the solver's outcome, or None if the root relaxation settled it or nothing was solved.
-
-    Raises
-    ------
-    SolverError
-        The solver is missing, or its point does not cost what its schedule takes.
+    A stage that fails (too large, or a solver that contradicts itself) is recorded as such: it
+    takes nothing from what is known already.
     """
     begin = time.monotonic()
-    search.tell(f"{stage.name}: building the program")
     try:
-        ready = program(search, stage)
-    except UnsupportedError as error:
-        search.record(
-            stage.name, begin, scope=stage.scope, termination="failed", note=error.message
-        )
+        return _run(search, stage, time_limit_s, begin)
+    except (OptschedError, MemoryError) as error:
+        note = error.message if isinstance(error, OptschedError) else "out of memory"
+        search.record(stage.name, begin, scope=stage.scope, termination="failed", note=note)
         return None
+
+
+def _run(search: Search, stage: Stage, time_limit_s: float, begin: float) -> Outcome | None:
+    search.tell(f"{stage.name}: building the program")
+    ready = program(search, stage)
     tightened = _tighten(search, stage, ready, time_limit_s)
     bound = min(tightened.bound, ready.cutoff_s) if tightened.bound is not None else None
     outcome = None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from optsched.errors import UnsupportedError
 from optsched.instance import Instance, require_feasible
 from optsched.schedule import Schedule
 from optsched.simulate import simulate
@@ -15,19 +14,23 @@ from optsched.warmstart.backward import BackwardOptions, Clock, backward
 from optsched.warmstart.groups import Preference, grouped
 from optsched.warmstart.lookahead import LookAheadOptions, look_ahead
 from optsched.warmstart.loop import run
+from optsched.warmstart.refusal import require_no_calls
 from optsched.warmstart.rounds import rounds
 from optsched.warmstart.settings import settings
-from optsched.warmstart.start_rates import RateGate, start_rates, types_of
+from optsched.warmstart.start_rates import RateGate, start_rates
 from optsched.warmstart.table import RULES
 
 Schedules = Iterator[Schedule]
+PORTFOLIO = "portfolio"
 _KAPPAS = (0.0, 0.1, 0.3, 0.6, 1.0)
 _AHEAD = (0.5, 4.0)
+_MOST_TYPES = 16
 _WAVES = (1, 2, 3, 4)
 # Seconds between arrival and start below which the order of arrivals decides.
 _MARGIN_S = 100.0
 _DUE_WIDTH = 300
 _RULES = ("sarathi", "sarathi-pc-ef", "mc-fcfs", "mc-sf", "vllm", "pair")
+_RULES_WITH_ARRIVALS = ("sarathi", "sarathi-pc-ef")
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,7 @@ class LookAheadScheduler:
         InfeasibleError
             A request cannot run even alone.
         """
-        if instance.has_calls:
-            raise UnsupportedError(
-                f"scheduler {self.name!r} knows no calls, but requests make some",
-                hint="drop the calls, or bring a scheduler of your own as FILE.py:NAME",
-            )
+        require_no_calls(instance, self.name)
         require_feasible(instance)
         return min(self.family(instance), key=lambda s: simulate(instance, s).makespan_s)
 
@@ -127,13 +126,16 @@ def _chunked(instance: Instance) -> Schedules:
 
 
 def _capped(instance: Instance) -> Schedules:
+    """Full batches leave room to as many decodes as run: by memory, or by their share of tokens."""
     tried = settings(instance)
+    rooms = tried.decode_rooms
     prompt, output = int(instance.prompt_tokens.sum()), int(instance.output_tokens.sum())
     for base in _bases(instance):
+        if base.decode_room != rooms[-1]:
+            continue
         for cap in tried.caps:
-            # Of a batch that is full in a steady state, the share of decodes.
             share = min(cap - 1, cap * (output - len(instance)) // (prompt + output) + 1)
-            for room in sorted({min(base.decode_room, share), share}):
+            for room in sorted({min(rooms[len(rooms) // 2], share), share}):
                 options = replace(base, batch_tokens=cap, chunked=True, decode_room=room)
                 yield backward(instance, options).schedule(instance)
         if tried.large:
@@ -148,20 +150,21 @@ def _gated(instance: Instance) -> Schedules:
 
 
 def _lp_guided(instance: Instance) -> Schedules:
-    tried = settings(instance)
-    for base in _bases(instance):
-        groups = grouped(instance, base.preference, base.clock.batch_s if base.clock else 0.0)
-        plain = backward(instance, base, groups).schedule(instance)
-        yield plain
-        if not instance.offline:
-            continue
-        types = types_of(groups)
-        for spare in tried.spare_tokens:
-            rates = start_rates(instance, types, plain.batch_count, spare, base.decode_room)
-            if rates is None:
-                continue
+    """Equal requests, many sizes and arrivals need no rates: the backward order serves them."""
+    base = list(_bases(instance))[-1 if not instance.offline else 0]
+    if instance.offline:
+        room = settings(instance).decode_rooms[-1]
+        base = replace(base, preference=Preference.LONG_OUTPUT, decode_room=room)
+    groups = grouped(instance, base.preference, base.clock.batch_s if base.clock else 0.0)
+    plain = backward(instance, base, groups).schedule(instance)
+    yield plain
+    if not (instance.offline and 2 <= len(groups) <= _MOST_TYPES):
+        return
+    for spare in settings(instance).spare_tokens:
+        rates = start_rates(instance, groups, plain.batch_count, spare, base.decode_room)
+        if rates is not None:
             for ahead in _AHEAD:
-                gate = RateGate(rates, types.of_group, ahead)
+                gate = RateGate(rates, ahead)
                 yield backward(instance, base, groups, gate).schedule(instance)
 
 
@@ -174,18 +177,17 @@ def _rounds(instance: Instance) -> Schedules:
 
 def _best(instance: Instance) -> Schedules:
     tried = settings(instance)
-    families = [_lp_guided, _chunked, _gated]
-    if not tried.levels:
-        families.remove(_chunked)
-    if not tried.patience:
-        families.remove(_gated)
-    if not (tried.large and instance.offline):
-        families.append(_look_ahead)
-    if not tried.large:
-        families += [_staggered, _capped, _rounds]
+    families = [_lp_guided]
+    families += [_chunked] if tried.levels else [_backward]
+    families += [_gated] if tried.patience else []
+    rules: tuple[str, ...] = _RULES
+    if tried.large:
+        rules = () if instance.offline else _RULES_WITH_ARRIVALS
+    else:
+        families += [_look_ahead, _staggered, _capped, _rounds]
     for family in families:
         yield from family(instance)
-    for name in _RULES:
+    for name in rules:
         yield run(instance, RULES[name])
 
 
@@ -203,6 +205,6 @@ LOOK_AHEAD: dict[str, LookAheadScheduler] = {
         ("gated-prefill", "backward look-ahead in which fills share batches", _gated),
         ("rounds", "fills whole rounds of requests, holds them, then decodes them together",
          _rounds),
-        ("best", "the best of the look-ahead schedulers and of the strongest rules", _best),
+        (PORTFOLIO, "the best of the look-ahead schedulers and of the strongest rules", _best),
     )
 }  # fmt: skip

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optsched.errors import UnknownNameError, UnsupportedError
+from optsched.errors import UnknownNameError
 from optsched.instance import Instance, require_feasible
 from optsched.schedule import Schedule
 from optsched.warmstart.loop import run
 from optsched.warmstart.own import load
 from optsched.warmstart.portfolio import LOOK_AHEAD
 from optsched.warmstart.protocol import Scheduler
+from optsched.warmstart.refusal import require_no_calls
 from optsched.warmstart.rule import Reserve, Rule
 from optsched.warmstart.state import page_budget, prefill_budget
 from optsched.warmstart.table import RULES
@@ -32,13 +33,7 @@ class RuleScheduler:
         InfeasibleError
             A request cannot run even alone.
         """
-        for request in instance.requests:
-            if request.calls:
-                raise UnsupportedError(
-                    f"scheduler {self.rule.name!r} knows no calls, but request {request.id!r} "
-                    f"makes {len(request.calls)}",
-                    hint="drop the calls, or bring a scheduler of your own as FILE.py:NAME",
-                )
+        require_no_calls(instance, self.rule.name)
         require_feasible(instance)
         return run(instance, self.rule)
 

@@ -64,7 +64,7 @@ def settings(instance: Instance) -> Settings:
         levels=tuple(k for k in knots(instance.cost) if k < limits.batch_tokens),
         caps=tuple(sorted({*caps, limits.batch_tokens})),
         patience=(3 * final,) if instance.cost.p0 > 0 else (),
-        spare_tokens=(0, final // 2, final, 2 * final),
+        spare_tokens=(0, final // 2, final),
         large=large,
     )
 

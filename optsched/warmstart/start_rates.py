@@ -1,13 +1,13 @@
-"""Start rates: how many requests of each type should have started by when, as a linear program.
+"""Start rates: how many requests of each group should have started by when, as a linear program.
 
-Time is cut into buckets of ``stride`` batches. Column x[t, u] is the number of requests of type t
+Time is cut into buckets of ``stride`` batches. Column x[t, u] is the number of requests of group t
 that start in bucket u and run without pause; per bucket they hold at most M and fill at most what
-fits, and every type is served in the same proportion theta:
+fits, and every group is served in the same proportion theta:
 
     maximise theta   with   sum over u of x[t, u] = theta * count[t]
 
 The least horizon with theta >= 1 is the least number of batches, but for rounding. Its starts guide
-the backward look-ahead, which admits each type no faster (bounds, "LP-guided look-ahead").
+the backward look-ahead, which admits each group no faster (bounds, "LP-guided look-ahead").
 """
 
 from __future__ import annotations
@@ -24,49 +24,7 @@ from optsched.warmstart.groups import Groups
 
 FloatArray = NDArray[np.float64]
 _BUCKETS = 120
-_MOST_TYPES = 12
 _HORIZONS = 5
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Types:
-    """Groups of similar size taken together.
-
-    Parameters
-    ----------
-    prompt, output, count : int arrays, shape ``(types,)``
-        Mean I and O, rounded, and number of requests.
-    of_group : int array, shape ``(groups,)``
-        Type of each group.
-    """
-
-    prompt: IntArray
-    output: IntArray
-    count: IntArray
-    of_group: IntArray
-
-
-def types_of(groups: Groups) -> Types:
-    """One type per group if there are few; else bins of equal total area by output length."""
-    if len(groups) <= _MOST_TYPES:
-        return Types(
-            prompt=groups.prompt, output=groups.output, count=groups.size,
-            of_group=np.arange(len(groups)),
-        )  # fmt: skip
-    order = np.argsort(groups.output, kind="stable")
-    area = np.cumsum((groups.area * groups.size)[order])
-    of_group = np.zeros(len(groups), dtype=np.int64)
-    of_group[order] = np.minimum(area * _MOST_TYPES // area[-1], _MOST_TYPES - 1)
-    _, of_group = np.unique(of_group, return_inverse=True)
-    count = np.bincount(of_group, weights=groups.size)
-    mean = [
-        np.maximum(1, np.rint(np.bincount(of_group, weights=size * groups.size) / count))
-        for size in (groups.prompt, groups.output)
-    ]
-    return Types(
-        prompt=mean[0].astype(np.int64), output=mean[1].astype(np.int64),
-        count=count.astype(np.int64), of_group=of_group,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,8 +33,8 @@ class StartRates:
 
     Parameters
     ----------
-    placed_by : float array, shape ``(types, slots)``
-        Requests of each type whose last token is in one of the slots 0 .. j, slot j being the
+    placed_by : float array, shape ``(groups, slots)``
+        Requests of each group whose last token is in one of the slots 0 .. j, slot j being the
         (j + 1)-th batch from the end.
     batches : int
         The horizon.
@@ -87,7 +45,7 @@ class StartRates:
 
 
 def start_rates(
-    instance: Instance, types: Types, batches: int, spare_tokens: int, decode_room: int
+    instance: Instance, groups: Groups, batches: int, spare_tokens: int, decode_room: int
 ) -> StartRates | None:
     """Rates of the shortest horizon found, ``batches`` at most; None if none serves everybody.
 
@@ -101,7 +59,7 @@ def start_rates(
     best: StartRates | None = None
     horizon, stride = batches, max(1, batches // _BUCKETS)
     for _ in range(_HORIZONS):
-        served, rates = _served(instance, types, horizon, stride, spare_tokens, decode_room)
+        served, rates = _served(instance, groups, horizon, stride, spare_tokens, decode_room)
         if served >= 1 and (best is None or horizon < best.batches):
             best = StartRates(placed_by=rates / served, batches=horizon)
         following = int(horizon / served) if served > 0 else 2 * horizon
@@ -112,7 +70,7 @@ def start_rates(
 
 
 def _served(
-    instance: Instance, types: Types, batches: int, stride: int, spare: int, decode_room: int
+    instance: Instance, groups: Groups, batches: int, stride: int, spare: int, decode_room: int
 ) -> tuple[float, FloatArray]:
     """theta of a horizon, and the cumulative placements of its solution."""
     buckets = max(1, -(-batches // stride))
@@ -122,7 +80,7 @@ def _served(
     rows, columns, values = [], [], []
     spans, first = [], 0
     for t, (prompt, output) in enumerate(
-        zip(types.prompt.tolist(), types.output.tolist(), strict=True)
+        zip(groups.prompt.tolist(), groups.output.tolist(), strict=True)
     ):
         length = -(-output // stride)
         starts = np.arange(max(0, buckets - length + 1))
@@ -137,10 +95,10 @@ def _served(
                    np.ones(starts.size)]  # fmt: skip
         spans.append((first, starts.size))
         first += starts.size
-    kinds = np.arange(types.count.size)
+    kinds = np.arange(len(groups))
     rows.append(2 * buckets + kinds)
     columns.append(np.full(kinds.size, first))
-    values.append(-types.count.astype(np.float64))
+    values.append(-groups.size.astype(np.float64))
     upper = np.concatenate(
         [np.full(buckets, memory), np.full(buckets, float(stride * room)), np.zeros(kinds.size)]
     )
@@ -165,7 +123,7 @@ def _served(
         return 0.0, np.zeros((kinds.size, 1))
     rates = np.zeros((kinds.size, buckets * stride))
     for t, (start, count) in enumerate(spans):
-        # Backwards, the last start of a type is its first placement, in the last bucket.
+        # Backwards, the last start of a group is its first placement, in the last bucket.
         by_end = np.maximum(point[start : start + count], 0.0)[::-1]
         rates[t, : count * stride] = np.repeat(by_end / stride, stride)
     return float(point[-1]), np.cumsum(rates, axis=1)
@@ -177,26 +135,22 @@ class RateGate:
     Parameters
     ----------
     rates : StartRates
-    of_group : int array, shape ``(groups,)``
-        Type of each group.
     ahead : float
-        Requests of a type that may be placed ahead of its rate.
+        Requests of a group that may be placed ahead of its rate.
     """
 
-    def __init__(self, rates: StartRates, of_group: IntArray, ahead: float) -> None:
+    def __init__(self, rates: StartRates, ahead: float) -> None:
         self._rates = rates.placed_by
-        self._of_group = of_group
         self._ahead = ahead
         self._placed = np.zeros(len(rates.placed_by))
 
     def urgency(self, slot: int, group: IntArray) -> FloatArray:
-        """Requests of the group's type that are due and not placed, less one."""
-        kind = self._of_group[group]
+        """Requests of each group that are due and not placed, less one."""
         if slot >= self._rates.shape[1]:
             return np.zeros(group.size)
-        due = self._rates[kind, slot] + self._ahead
-        return np.asarray(due - self._placed[kind] - 1.0)
+        due = self._rates[group, slot] + self._ahead
+        return np.asarray(due - self._placed[group] - 1.0)
 
     def placed(self, group: int) -> None:
         """Count a request of ``group``."""
-        self._placed[self._of_group[group]] += 1
+        self._placed[group] += 1

@@ -11,7 +11,7 @@ import pytest
 
 from optsched.bounds import batch_count, lower_bound
 from optsched.bounds.coarsening import prompt_cells
-from optsched.bounds.exact_lagrangian import lagrangian_value
+from optsched.bounds.exact_lagrangian import ground, lagrangian_value
 from optsched.bounds.lagrangian import lagrangian_bound
 from optsched.bounds.path_total import demand
 from optsched.bounds.verify.refuted import RefutedError
@@ -21,6 +21,7 @@ from optsched.instance import Call, Instance, Request
 from optsched.io.generate import mix
 from optsched.pricing import BatchPricing, PricedBatches
 from tests.bounds.draw import random_plain
+from tests.bounds.search import least_makespan
 from tests.bounds.workloads import UNIT, shaped, uniform
 from tests.oracle import optimum
 from tests.tiny import random_instance
@@ -160,6 +161,33 @@ def test_many_prompt_sizes_share_evaluations_at_a_price() -> None:
     cells = prompt_cells(many)
     assert len(cells) < 100
     assert cells[-1] == 1999
+
+
+def refill_seconds(instance: Instance) -> list[float]:
+    base = ground(instance, counted=False)
+    assert base is not None
+    return [excess / base.units.per_second for excess in base.refill]
+
+
+def test_a_refill_may_end_as_a_decode() -> None:
+    # Attention S^2 for a whole refill, (S - 1)^2 for one that ends as a decode, which is free.
+    cost = CostModel(pieces=((1.0, 0.0),), p_sq=1.0)
+    assert refill_seconds(shaped([(1, 4)], cost)) == [0, 0, 1, 4, 9]
+
+
+def test_a_refill_that_gets_cheaper_is_priced_at_the_least_of_larger_sizes() -> None:
+    cost = CostModel(pieces=((1.0, 0.0),), p_req=10.0, d_kv=1.0)
+    assert refill_seconds(shaped([(1, 4)], cost)) == [0, 0, 7, 7, 7]  # 10 against a decode of 3
+
+
+def test_kv_may_come_back_from_host_memory() -> None:
+    cost = CostModel(pieces=((1.0, 0.0),), p_req=5.0, swap_tok=0.0625)
+    instance = shaped([(1, 4)] * 2, cost, kv_tokens=5)
+    limits = msgspec.structs.replace(instance.limits, host_kv_tokens=10)
+    swapping = msgspec.structs.replace(instance, limits=limits)
+    assert refill_seconds(swapping) == [0, 0, 0.125, 0.25, 0.375]
+    found = lagrangian_bound(swapping)
+    assert found.value_s <= least_makespan(swapping) * UP_TO_ROUNDING
 
 
 def test_without_prices_the_bound_is_that_of_the_batches() -> None:

@@ -124,3 +124,20 @@ def test_requests_between_two_prompt_sizes_are_priced_by_their_corners() -> None
     joint = total_price(middle, (30,), prices, refills, WIDE, 1)
     own = total_price(middle, (10, 20, 30), prices, refills, WIDE, 1)
     assert own * Fraction(9, 10) < joint <= own
+
+
+def test_a_refill_within_a_step_is_priced_at_its_smallest_size() -> None:
+    # Two cheap batches, two dear ones, two cheap ones: of three tokens the first comes early, and
+    # its KV is dropped until the second, of 2 tokens, which refills it at 10.
+    coarse = PathPrices(
+        memory=np.array([0, 900, 0]), event=np.array([0, 900, 0]), fill=np.zeros(3, dtype=np.int64),
+        prefill=np.zeros(3, dtype=np.int64),
+    )  # fmt: skip
+    refills = Refills(price=np.array([0, 0, 10, 1000]), pays_tokens=True)
+    single = PathPrices(
+        memory=np.repeat(coarse.memory, 2), event=np.repeat(coarse.event, 2),
+        fill=np.repeat(coarse.fill, 2), prefill=np.repeat(coarse.prefill, 2),
+    )  # fmt: skip
+    shape = demand(np.array([1]), np.array([3]))
+    assert total_price(shape, (1,), single, refills, WIDE, 1) == 10
+    assert total_price(shape, (1,), coarse, refills, WIDE, 2) == 5  # half of the residues see it

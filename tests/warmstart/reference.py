@@ -150,7 +150,7 @@ class Reference:
         """Place of a running request."""
         if self.name == "vllm-v1":
             return (r.admitted,)
-        if self.name == "infermax":
+        if self.name in ("infermax", "pair"):
             return (-r.m, *r.arrival)
         return self.rank(r)
 

@@ -9,6 +9,10 @@ from optsched.instance import Call, Instance, Limits, Request
 from optsched.warmstart import describe, notes, scheduler, schedulers
 from tests.warmstart.workloads import UNIT
 
+LOOK_AHEAD = (
+    "look-ahead", "staggered", "look-ahead-backward", "lp-guided", "look-ahead-chunked",
+    "token-cap", "gated-prefill", "rounds", "portfolio",
+)  # fmt: skip
 TABLE_1 = ("vllm", "sarathi", "sarathi-pc", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 
 
@@ -21,7 +25,8 @@ def test_all_schedulers_are_there_in_order() -> None:
     assert list(schedulers()) == [
         *TABLE_1,
         *(f"{name}-ef" for name in TABLE_1),
-        "rank-org", "rank-i", "rank-o", "infermax", "vllm-v1", "mc-sf", "mc-fcfs",
+        "rank-org", "rank-i", "rank-o", "infermax", "vllm-v1", "pair", "mc-sf", "mc-fcfs",
+        *LOOK_AHEAD,
     ]  # fmt: skip
 
 
@@ -30,7 +35,7 @@ def test_descriptions_are_one_line_and_name_clairvoyance() -> None:
     assert all(line and "\n" not in line for line in lines.values())
     clairvoyant = {name for name, line in lines.items() if line.endswith("(clairvoyant)")}
     ef = {f"{name}-ef" for name in TABLE_1}
-    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs"}
+    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs", *LOOK_AHEAD}
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
@@ -40,7 +45,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
         describe("vlm")
 
 
-@pytest.mark.parametrize("name", ["vllm", "mc-sf", "rank-o"])
+@pytest.mark.parametrize("name", ["vllm", "mc-sf", "rank-o", "look-ahead", "portfolio"])
 def test_calls_are_refused(name: str) -> None:
     call = Call(after_tokens=1, duration_s=1.0, response_tokens=0)
     instance = one(Request(id="tool", prompt_tokens=2, output_tokens=3, calls=(call,)))
@@ -48,9 +53,10 @@ def test_calls_are_refused(name: str) -> None:
         scheduler(name)(instance)
 
 
-def test_an_infeasible_instance_is_refused() -> None:
+@pytest.mark.parametrize("name", ["sarathi", "lp-guided"])
+def test_an_infeasible_instance_is_refused(name: str) -> None:
     with pytest.raises(InfeasibleError, match="'big' needs 12"):
-        scheduler("sarathi")(one(Request(id="big", prompt_tokens=10, output_tokens=3), 11))
+        scheduler(name)(one(Request(id="big", prompt_tokens=10, output_tokens=3), 11))
 
 
 def test_notes_count_what_a_rule_cannot_do() -> None:
