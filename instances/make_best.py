@@ -13,6 +13,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from optsched.instance import Instance
 from optsched.io import read_instance, write_result
 from optsched.result import Result
@@ -38,7 +40,7 @@ def best(instance: Instance, *, exhaustive: bool) -> Result:
             result, value=simulate(instance, schedule).makespan_s, bound=value, proof=EXHAUSTIVE,
             schedule=schedule, found_by=EXHAUSTIVE, termination="finished",
         )  # fmt: skip
-    steps = tuple(replace(step, wall_s=0.0) for step in result.steps)
+    steps = tuple(msgspec.structs.replace(step, wall_s=0.0) for step in result.steps)
     return replace(result, wall_s=0.0, steps=steps, versions={})
 
 

@@ -17,6 +17,7 @@ import msgspec
 from optsched.errors import require
 from optsched.instance import Instance
 from optsched.pricing import BatchPricing
+from optsched.walk_pricing import WalkPricing
 
 
 class MemoryCount(
@@ -162,7 +163,13 @@ class PricedTime(
     pricing: BatchPricing
 
 
-OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime
+class WalkTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="walks"):
+    """Prices of stages and potentials of memory contents: a schedule is a closed walk (B4)."""
+
+    pricing: WalkPricing
+
+
+OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime | WalkTime
 
 
 class PathTime(
@@ -182,7 +189,7 @@ class ArrivalTime(
     late: OfflineTime
 
 
-Argument: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime | PathTime | ArrivalTime
+Argument: TypeAlias = OfflineTime | PathTime | ArrivalTime
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):

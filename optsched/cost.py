@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from optsched.errors import require, require_nonnegative
 
 FloatArray = NDArray[np.float64]
+_MOST_S = 1e9  # 30 years; larger coefficients only make sums overflow
 _COEFFICIENTS = ("d0", "d_kv", "d_req", "p0", "p_sq", "p_kv", "p_req", "swap_tok")
 
 
@@ -47,7 +48,7 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unk
     Raises
     ------
     InvalidInputError
-        A coefficient is negative or not finite, or a batch of one token takes no time.
+        A coefficient is negative, not finite or above 1e9 s, or a batch of one token takes no time.
     """
 
     pieces: tuple[tuple[float, float], ...]
@@ -68,12 +69,16 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unk
             require(len(piece) == 2, f"cost.pieces[{k}]", piece, "a pair [alpha, beta]")
             alpha, beta = piece
             require(math.isfinite(alpha), f"cost.pieces[{k}][0]", alpha, "a finite number")
-            require_nonnegative(f"cost.pieces[{k}][1]", beta)
+            require(
+                abs(alpha) <= _MOST_S, f"cost.pieces[{k}][0]", alpha,
+                f"a number of seconds within {_MOST_S:g}",
+            )  # fmt: skip
+            _require_coefficient(f"cost.pieces[{k}][1]", beta)
         for name in _COEFFICIENTS:
-            require_nonnegative(f"cost.{name}", getattr(self, name))
+            _require_coefficient(f"cost.{name}", getattr(self, name))
         if self.p_mc is None:
             msgspec.structs.force_setattr(self, "p_mc", 2 * self.p_sq)
-        require_nonnegative("cost.p_mc", self.p_mc)
+        _require_coefficient("cost.p_mc", self.p_mc)
         # Whole numbers given for seconds become floats, so that equal models compare, encode and
         # hash alike.
         pieces = tuple((float(alpha), float(beta)) for alpha, beta in self.pieces)
@@ -113,3 +118,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unk
         c = np.asarray(tokens, dtype=np.float64)
         m = np.asarray(cached, dtype=np.float64)
         return self.p_sq * c * c + self.mixed * m * c + self.p_kv * m + self.p_req
+
+
+def _require_coefficient(what: str, value: float | None) -> None:
+    require_nonnegative(what, value)
+    require(value is not None and value <= _MOST_S, what, value, f"at most {_MOST_S:g} s")

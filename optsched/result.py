@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from optsched.errors import ContradictionError
 from optsched.schedule import Schedule
 
@@ -34,8 +36,7 @@ def relative_gap(value: float | None, bound: float | None) -> float | None:
     return max(0.0, (value - bound) / bound)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One method that ``solve`` tried and what it contributed.
 
     ``scope`` is the class of schedules that its bound holds for.

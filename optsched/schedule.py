@@ -35,15 +35,19 @@ class Kind(IntEnum):
         return self.name.lower()
 
 
+MOST = 10**15  # of any number in a schedule: the last batch of a run is within 64 bits
 KIND_OF_LABEL = {kind.label: kind for kind in Kind}
 
 
-def _ints(values: ArrayLike) -> IntArray:
+def _ints(name: str, values: ArrayLike) -> IntArray:
     array = np.asarray(values)
     require(
         array.ndim == 1 and (array.size == 0 or array.dtype.kind in "iu"),
-        "schedule column", array.dtype.name, "a one-dimensional list of whole numbers",
+        name, array.dtype.name, "a one-dimensional list of whole numbers",
     )  # fmt: skip
+    if array.size and array.max() > MOST:
+        at = int(np.argmax(array))
+        require(False, f"{name}[{at}]", int(array[at]), f"a whole number <= {MOST}")
     array = array.astype(np.int64)
     array.setflags(write=False)
     return array
@@ -72,7 +76,7 @@ class Schedule:
     Raises
     ------
     InvalidInputError
-        Columns of unequal length, or a value out of its range.
+        Columns of unequal length, or a value out of its range or above 10^15.
     """
 
     request: IntArray
@@ -85,7 +89,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         names = ("request", "kind", "first_batch", "batches", "tokens")
-        columns = {name: _ints(getattr(self, name)) for name in names}
+        columns = {name: _ints(f"runs.{name}", getattr(self, name)) for name in names}
         rows = columns["request"].size
         for name, column in columns.items():
             require(column.size == rows, f"runs.{name}", column.size, f"{rows} entries")
@@ -108,7 +112,8 @@ class Schedule:
             column = columns[name][order]
             column.setflags(write=False)
             object.__setattr__(self, name, column)
-        wait_batch, wait_until = _ints(self.wait_batch), np.asarray(self.wait_until_s, dtype=float)
+        wait_batch = _ints("waits.batch", self.wait_batch)
+        wait_until = np.asarray(self.wait_until_s, dtype=float)
         require(wait_batch.size == wait_until.size, "waits", wait_until.size, "equal lengths")
         require(bool((wait_batch >= 1).all()), "waits.batch", wait_batch.tolist(), "numbers >= 1")
         require(

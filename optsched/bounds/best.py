@@ -7,7 +7,8 @@ import time
 import msgspec
 
 from optsched.bounds.bound import Bound, lower_bound
-from optsched.bounds.certificate import certify, certify_prices
+from optsched.bounds.certificate import certify, certify_prices, certify_walks
+from optsched.bounds.closed_walks import ClosedWalkBound, closed_walk_bound
 from optsched.bounds.lagrangian import LagrangianBound, lagrangian_bound
 from optsched.certificate import Certificate
 from optsched.errors import require
@@ -15,6 +16,8 @@ from optsched.instance import Instance
 
 EFFORTS = ("quick", "normal", "thorough")
 _SECONDS = {"quick": 0.0, "normal": 30.0, "thorough": 300.0}
+_WALK_SHARE = 0.5  # of the time, at most: closed walks are over in no time or out of reach
+_WALK_STATES = {"normal": 6_000, "thorough": 200_000}
 _CLOSED = 1e-9  # relative; a bound this close to a known schedule cannot be improved
 
 
@@ -25,12 +28,12 @@ class BestBound(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     bound : Bound
         Value, the name of its proof, and what every argument tried gives.
-    prices : LagrangianBound or None
+    priced : LagrangianBound, ClosedWalkBound or None
         The prices, if they are the proof.
     """
 
     bound: Bound
-    prices: LagrangianBound | None = None
+    priced: LagrangianBound | ClosedWalkBound | None = None
 
 
 def best_bound(
@@ -45,11 +48,12 @@ def best_bound(
     Parameters
     ----------
     effort : str
-        ``quick`` (B0 to B2, L1 to L4, B5), ``normal`` or ``thorough`` (B3 on ever finer buckets).
+        ``quick`` (B0 to B2, L1 to L4, B5), ``normal`` or ``thorough`` (B4 with ever more memory
+        contents, B3 on ever finer buckets).
     time_limit_s : float, optional
         For the priced bounds; 30 s for ``normal`` and 300 s for ``thorough`` if not given.
     target_s : float, optional
-        Makespan of a known schedule: nothing is tried once the bound reaches it.
+        Makespan of a known schedule: nothing more is tried once the bound reaches it.
 
     Raises
     ------
@@ -57,30 +61,43 @@ def best_bound(
         A request cannot run even alone.
     """
     require(effort in EFFORTS, "effort", effort, f"one of {', '.join(EFFORTS)}")
-    begin = time.monotonic()
-    quick = lower_bound(instance)
     limit = _SECONDS[effort] if time_limit_s is None else time_limit_s
-    if effort == "quick" or instance.has_calls or _reached(quick.value_s, target_s):
-        return BestBound(bound=quick)
-    prices = lagrangian_bound(
-        instance, effort=effort, time_limit_s=limit - (time.monotonic() - begin),
-        target_s=target_s, known_s=quick.value_s, least_batches=quick.batches,
+    deadline = time.monotonic() + limit
+    best = BestBound(bound=lower_bound(instance))
+    if effort == "quick" or instance.has_calls or _reached(best, target_s):
+        return best
+    walks = closed_walk_bound(
+        instance, time_limit_s=_WALK_SHARE * (deadline - time.monotonic()),
+        most_states=_WALK_STATES[effort],
     )  # fmt: skip
-    parts = {**quick.parts, "B3 Lagrangian": prices.value_s}
-    if prices.value_s <= quick.value_s:
-        return BestBound(bound=msgspec.structs.replace(quick, parts=parts))
-    best = msgspec.structs.replace(
-        quick, value_s=prices.value_s, proof="B3 Lagrangian", parts=parts
-    )
-    return BestBound(bound=best, prices=prices)
+    if walks is not None:
+        best = _better(best, "B4 closed walks", walks)
+    if _reached(best, target_s):
+        return best
+    prices = lagrangian_bound(
+        instance, effort=effort, time_limit_s=deadline - time.monotonic(), target_s=target_s,
+        known_s=best.bound.value_s, least_batches=best.bound.batches,
+    )  # fmt: skip
+    return _better(best, "B3 Lagrangian", prices)
 
 
 def certificate_of(instance: Instance, best: BestBound) -> Certificate:
     """The certificate of ``best``, checked in exact arithmetic."""
-    if best.prices is not None:
-        return certify_prices(instance, best.prices)
+    if isinstance(best.priced, LagrangianBound):
+        return certify_prices(instance, best.priced)
+    if isinstance(best.priced, ClosedWalkBound):
+        return certify_walks(instance, best.priced)
     return certify(instance, best.bound)
 
 
-def _reached(value_s: float, target_s: float | None) -> bool:
-    return target_s is not None and value_s >= target_s * (1 - _CLOSED)
+def _better(best: BestBound, name: str, found: LagrangianBound | ClosedWalkBound) -> BestBound:
+    """``best`` with what ``found`` proves beside it, or in place of it."""
+    bound = msgspec.structs.replace(best.bound, parts={**best.bound.parts, name: found.value_s})
+    if found.value_s <= bound.value_s:
+        return BestBound(bound=bound, priced=best.priced)
+    bound = msgspec.structs.replace(bound, value_s=found.value_s, proof=name)
+    return BestBound(bound=bound, priced=found)
+
+
+def _reached(best: BestBound, target_s: float | None) -> bool:
+    return target_s is not None and best.bound.value_s >= target_s * (1 - _CLOSED)

@@ -7,6 +7,7 @@ arithmetic of ``verify`` gives, the next double below.
 from __future__ import annotations
 
 from optsched.bounds.bound import Bound, lower_bound
+from optsched.bounds.closed_walks import ClosedWalkBound
 from optsched.bounds.count_arguments import best_count
 from optsched.bounds.lagrangian import LagrangianBound
 from optsched.bounds.latest_start import best_arrivals
@@ -15,12 +16,13 @@ from optsched.bounds.verify.times import times_alone
 from optsched.bounds.verify.units import cost_doubles, units_for
 from optsched.bounds.verify.verdict import proven_bound
 from optsched.bounds.verify.workload import Workload
-from optsched.certificate import Argument, Certificate, PathTime, PricedTime
+from optsched.certificate import Argument, Certificate, PathTime, PricedTime, WalkTime
 from optsched.instance import Instance
 
 _PATH = "critical path"
 _ARRIVALS = "B5 arrivals"
 _PRICES = "B3 Lagrangian"
+_WALKS = "B4 closed walks"
 
 
 def certify(instance: Instance, bound: Bound | None = None) -> Certificate:
@@ -50,6 +52,16 @@ def certify_prices(instance: Instance, found: LagrangianBound) -> Certificate:
         instance=instance, digest=instance.digest,
         bound_s=min(found.value_s, at_most(proven_bound(instance, argument))),
         proof=_PRICES, argument=argument,
+    )  # fmt: skip
+
+
+def certify_walks(instance: Instance, found: ClosedWalkBound) -> Certificate:
+    """A certificate for the closed-walk bound ``found``."""
+    argument = WalkTime(pricing=found.pricing)
+    return Certificate(
+        instance=instance, digest=instance.digest,
+        bound_s=min(found.value_s, at_most(proven_bound(instance, argument))),
+        proof=_WALKS, argument=argument,
     )  # fmt: skip
 
 

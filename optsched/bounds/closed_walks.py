@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -37,14 +36,17 @@ from optsched.solvers.outcome import SolverOptions
 from optsched.walk_pricing import WalkPricing
 
 MOST_STATES = 200_000
-_UNIT_BITS = 46  # a potential of 10^5 batches of a second still fits in 64 bits
+_UNIT_BITS = 46
+_SAFE = 2**56  # 1024 s: sums of a batch's prices with a potential then stay within 64 bits
 _MOST_SWEEPS = 60
 _MOST_ROUNDS = 8
 _BELOW = 1 - 1e-12
+_MOST_PACKING = 200_000  # columns that place a small stage in free pages
 _COARSEST = 500  # contents; a program of fewer takes no time
 _FINER = 4
 _GROWTH = 1.8  # of the time of a program in its contents
 _PROMISING = 1 + 1e-6
+_PROMISING_STATES = 2000  # as many should prove more than a coarser detail if any number does
 
 
 class ClosedWalkBound(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,7 @@ def closed_walk_bound(
     """The best closed-walk bound found for ``instance``, which holds for every schedule.
 
     Fewer and fewer stages are left out, as long as that proves more and is expected to end in time.
+    Which line below the law is used is decided at the coarsest.
 
     Parameters
     ----------
@@ -90,23 +93,32 @@ def closed_walk_bound(
     Returns
     -------
     ClosedWalkBound or None
-        None if requests make calls, if there are too many contents even of the last stages alone,
-        or if the first program is not solved in time.
+        None if requests make calls, if even the coarsest program is too large or not solved in
+        time.
     """
     began = time.monotonic()
     if instance.has_calls:
         return None
-    line, best = _line(instance), None
-    for states, detail in _details(instance, most_states):
-        remaining = time_limit_s - (time.monotonic() - began)
-        if best is not None:
-            expected = best.wall_s * (states / best.contents) ** _GROWTH
-            if expected > remaining:
+    candidates, best = _lines(instance), None
+    for states, left_out in _details(instance, most_states):
+        found: list[ClosedWalkBound] = []
+        for line in candidates:
+            remaining = time_limit_s - (time.monotonic() - began)
+            before = found[-1] if found else best
+            if before and before.wall_s * (states / before.contents) ** _GROWTH > remaining:
                 break
-        found = _solved(instance, line, detail, remaining)
-        if found is None or (best is not None and found.value_s <= best.value_s * _PROMISING):
+            bound = _solved(instance, line, left_out, remaining)
+            if bound is None:
+                break
+            found.append(bound)
+        if not found:
             break
-        best = found
+        finer = max(found, key=lambda bound: bound.value_s)
+        candidates = [candidates[found.index(finer)]]
+        gained = best is None or finer.value_s > best.value_s * _PROMISING
+        best = finer if best is None or finer.value_s > best.value_s else best
+        if not gained and states > _PROMISING_STATES:
+            break
     return best
 
 
@@ -144,56 +156,51 @@ def _by_type(prices: IntArray, stages: list[int]) -> tuple[tuple[int, ...], ...]
     return tuple(tuple(own.tolist()) for own in np.split(prices, np.cumsum(stages)[:-1]))
 
 
-def _line(instance: Instance) -> Line:
-    """The line below the law under which the other bounds prove most."""
-    workload = Workload(
-        runs=token_runs(instance), limits=instance.limits, cost=instance.cost
-    )  # fmt: skip
+def _lines(instance: Instance) -> list[Line]:
+    """Lines below the law, those under which the other bounds prove more first."""
+    workload = Workload(runs=token_runs(instance), limits=instance.limits, cost=instance.cost)
     batches = batch_count(instance).batches
+    pieces = piece_lines(workload)
     # Mixtures pass through rounded knots: a little less is surely below the law.
     mixed = [
         replace(line, intercept_s=line.intercept_s * _BELOW, slope_s=line.slope_s * _BELOW)
         for line in lines(workload.law)
     ]
-    return max(
-        [*piece_lines(workload), *mixed], key=lambda line: best_line(workload, (line,), batches)
-    )
+    found = pieces if len(instance.cost.pieces) == 1 and pieces else (*pieces, *mixed)
+    return sorted(found, key=lambda line: -best_line(workload, (line,), batches))
 
 
-def _details(instance: Instance, most_states: int) -> Iterator[tuple[int, list[int]]]:
-    """Numbers of small stages to leave out per type, with the number of contents: about 4 times
-    as many from one to the next, and at most ``most_states``.
+def _details(instance: Instance, most_states: int) -> list[tuple[int, list[int]]]:
+    """Numbers of small stages to leave out per type, with the number of contents: ascending, from
+    one to the next at least ``_FINER`` times as many, and at most ``most_states``.
 
     Stages are followed from the largest size on, the last one of a type always.
     """
     block, types = instance.limits.block_tokens, types_of(instance)
-    cap = instance.limits.kv_tokens // block
     left_out = [output - 1 for _, output, _ in types]
     last = [-(-(prompt + output - 1) // block) for prompt, output, _ in types]
-    ways = [1, *[0] * cap]
+    ways = [1] + [0] * (instance.limits.kv_tokens // block)
     for pages in last:
         _add_item(ways, pages)
-    contents, given = sum(ways), 0
-    if contents > most_states:
-        return
+    all_details = [(sum(ways), list(left_out))]
     for pages in range(max(last), 0, -1):
-        stages = [
-            max(0, less - max(0, block * (pages - 1) - prompt + 1))
-            for (prompt, _, _), less in zip(types, left_out, strict=True)
-        ]
-        if not any(stages):
-            continue
-        for _ in range(sum(stages)):
-            _add_item(ways, pages)
-        finer = sum(ways)
-        if finer > most_states:
+        for k, (prompt, _, _) in enumerate(types):
+            while left_out[k] and -(-(prompt + left_out[k] - 1) // block) == pages:
+                left_out[k] -= 1
+                _add_item(ways, pages)
+        if all_details[-1][1] != left_out:
+            all_details.append((sum(ways), list(left_out)))
+        if all_details[-1][0] > most_states:
             break
-        if contents >= _COARSEST and finer > _FINER * max(given, _COARSEST / _FINER):
-            yield contents, list(left_out)
-            given = contents
-        contents = finer
-        left_out = [less - stage for less, stage in zip(left_out, stages, strict=True)]
-    yield contents, left_out
+    chosen: list[tuple[int, list[int]]] = []
+    for contents, less in reversed(all_details):
+        if contents > most_states or (sum(less) + 1) * len(ways) > _MOST_PACKING:
+            continue
+        if chosen and contents < _COARSEST:
+            continue
+        if not chosen or contents * _FINER <= chosen[0][0]:
+            chosen.insert(0, (contents, less))
+    return chosen
 
 
 def _add_item(ways: list[int], pages: int) -> None:
@@ -215,6 +222,12 @@ def _repaired(
 ) -> tuple[_Whole, IntArray] | None:
     """Whole prices and potentials that no batch violates; None if none are found near ``duals``."""
     scale = 2.0**_UNIT_BITS
+    largest = max(
+        float(np.abs(part).max(initial=0.0))
+        for part in (duals.events, duals.small, duals.potentials)
+    )
+    if not largest * scale < _SAFE:
+        return None
     potentials = np.floor(duals.potentials * scale).astype(np.int64)
     for _ in range(_MOST_ROUNDS):
         whole = _Whole(
@@ -229,6 +242,8 @@ def _repaired(
             if excess <= 0:
                 return whole, potentials
             potentials = np.minimum(potentials, after)
+            if potentials.min() < -_SAFE:
+                return None
         # Where no refill is cheaper than its decode, a batch costs enough for prices and potentials
         # that are smaller in this proportion.
         keep = ground.batch / (ground.batch + excess) * _BELOW

@@ -83,27 +83,34 @@ def worth_solving(problem: Items) -> bool:
 
 def configuration(problem: Items, at_least: int = 1) -> int:
     """Batches needed by the best prices found; ``at_least`` is a bound already known,
-    which need not be reached again.
+    which need not be reached again."""
+    return best_weights(problem, at_least)[0]
+
+
+def best_weights(problem: Items, at_least: int = 1) -> tuple[int, IntArray]:
+    """The most batches that whole weights were found to prove, and these weights, ``(sizes,)``.
 
     Stops when no better whole number can come out, when no pattern improves, or after 300
     patterns; every answer on the way is verified.
     """
     # A program with one pattern per size: as many events of it as fit.
     program = LinearProgram(_restricted(problem, np.diag(problem.copies)))
-    best = 0
+    best, chosen = 0, np.ones(problem.sizes.size, dtype=np.int64)
     for _ in range(_MOST_PATTERNS):
         prices = program.solve().point
         if prices is None:
             break
         weights = np.floor(np.clip(prices, 0.0, 1.0) * _SCALE).astype(np.int64)
         earned, pattern = richest_batch(problem, weights)
-        best = max(best, verified_batches(problem, weights, earned))
+        found = verified_batches(problem, weights, earned)
+        if found > best:
+            best, chosen = found, weights
         # The value over the known patterns is no bound, but more than it will not come out.
         hopeless = max(best, at_least) >= np.ceil(float(problem.counts @ prices) - 1e-6)
         if hopeless or float(pattern @ prices) <= 1 + 1e-9:
             break
         program.add(_pattern_rows(pattern[None, :]))
-    return best
+    return best, chosen
 
 
 def verified_batches(problem: Items, weights: IntArray, earned: int) -> int:

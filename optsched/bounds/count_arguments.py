@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.bounds.configuration import (
-    Items,
+    best_weights,
     items,
-    richest_batch,
-    verified_batches,
     worth_solving,
 )
 from optsched.bounds.events import TokenRuns, token_runs
@@ -34,8 +32,6 @@ from optsched.certificate import (
     WeightCount,
 )
 from optsched.instance import Instance, Limits
-from optsched.model.milp import Block, Milp, block
-from optsched.solvers.lp import LinearProgram
 
 IntArray = NDArray[np.int64]
 _MOST_ROUNDINGS = 64
@@ -43,8 +39,6 @@ _MOST_COMBINED = 12
 _MOST_THRESHOLDS = 48
 _MOST_ENDS = 7
 _FEW_SIZES = 500
-_MOST_PATTERNS = 300
-_SCALE = 10**6
 
 
 def best_count(instance: Instance) -> tuple[int, Count]:
@@ -60,7 +54,8 @@ def best_count(instance: Instance) -> tuple[int, Count]:
     tried += list(_away_from_the_ends(runs, limits))
     problem = items(runs, limits)
     if worth_solving(problem):
-        tried += [_best_weights(problem)]
+        _, weights = best_weights(problem)
+        tried += [WeightCount(pages=tuple(problem.sizes.tolist()), weights=tuple(weights.tolist()))]
     proven = [(batches(workload, count), count) for count in tried]
     return max(proven, key=lambda pair: pair[0])
 
@@ -136,37 +131,3 @@ def _away_from_the_ends(runs: TokenRuns, limits: Limits) -> Iterator[MemoryCount
         for tail in range(span):
             if (head or tail) and runs.trimmed(head, tail).events:
                 yield _best_packing(runs, limits, head, tail)
-
-
-def _best_weights(problem: Items) -> WeightCount:
-    """Weights from the duals of the configuration program, by column generation."""
-    program = LinearProgram(_restricted(problem, np.diag(problem.copies)))
-    best, chosen = 0, np.ones(problem.sizes.size, dtype=np.int64)
-    for _ in range(_MOST_PATTERNS):
-        prices = program.solve().point
-        if prices is None:
-            break
-        weights = np.floor(np.clip(prices, 0.0, 1.0) * _SCALE).astype(np.int64)
-        earned, pattern = richest_batch(problem, weights)
-        found = verified_batches(problem, weights, earned)
-        if found > best:
-            best, chosen = found, weights
-        if best >= np.ceil(float(problem.counts @ prices) - 1e-6) or pattern @ prices <= 1 + 1e-9:
-            break
-        program.add(_pattern_rows(pattern[None, :]))
-    return WeightCount(pages=tuple(problem.sizes.tolist()), weights=tuple(chosen.tolist()))
-
-
-def _restricted(problem: Items, patterns: IntArray) -> Milp:
-    """Maximise the price of all events, every row of ``patterns`` worth at most 1."""
-    count = problem.sizes.size
-    return Milp(
-        name="weights", cost=-problem.counts / float(problem.counts.sum()), offset=0.0,
-        lower=np.zeros(count), upper=np.ones(count), integer=np.zeros(count, dtype=np.bool_),
-        column_names=tuple(f"pi{s}" for s in problem.sizes), blocks=(_pattern_rows(patterns),),
-    )  # fmt: skip
-
-
-def _pattern_rows(patterns: IntArray) -> Block:
-    row, column = np.nonzero(patterns)
-    return block("patterns", row, column, patterns[row, column], -np.inf, np.ones(len(patterns)))

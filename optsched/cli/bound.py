@@ -10,6 +10,7 @@ import click
 from optsched import io
 from optsched.bounds import EFFORTS, certificate_of
 from optsched.cli.output import percent, print_json, print_table, seconds
+from optsched.cli.parameters import FiniteRange
 from optsched.cli.progress import ProgressLine
 from optsched.instance import Instance, require_feasible
 from optsched.io.bundled import default_instance
@@ -42,7 +43,7 @@ Examples:
     help="How hard to look for the bound and for the best schedule known.",
 )  # fmt: skip
 @click.option(
-    "--time-limit", type=click.FloatRange(min=0), metavar="SECONDS",
+    "--time-limit", type=FiniteRange(min=0), metavar="SECONDS",
     help="For the bound beyond its quick part; by effort if not given.",
 )  # fmt: skip
 @click.option(

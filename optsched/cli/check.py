@@ -8,7 +8,7 @@ import click
 
 from optsched import io
 from optsched.check import check as find_violations
-from optsched.cli.output import print_json, print_table
+from optsched.cli.output import note, print_json, print_table
 
 _SHOWN = 20
 
@@ -32,8 +32,8 @@ def check(
     Prints each violation with its rule, batch, request and excess; exit code 3 if there is one.
     """
     workload = io.read_instance(instance)
-    decisions = io.read_schedule(schedule, workload)
-    times = None if trace is None else io.read_trace(trace, workload)
+    decisions = io.read_schedule(schedule, workload, note)
+    times = None if trace is None else io.read_trace(trace, workload, note)
     found = find_violations(workload, decisions, trace=times, policies=policies)
     if as_json:
         print_json({"valid": not found, "violations": found})

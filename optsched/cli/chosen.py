@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from optsched import io
+from optsched.cli.output import note
 from optsched.errors import OptschedError
 from optsched.instance import Instance
 from optsched.solve import Candidate, assess, evaluate
@@ -24,6 +25,6 @@ def chosen_schedule(instance: Instance, file: Path | None, scheduler: str | None
             hint="`optsched schedulers` lists the names",
         )
     if file is not None:
-        return assess(instance, io.read_schedule(file, instance), str(file))
+        return assess(instance, io.read_schedule(file, instance, note), str(file))
     assert scheduler is not None
     return evaluate(instance, scheduler)

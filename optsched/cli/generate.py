@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 import click
 
 from optsched import io
-from optsched.instance import Instance
+from optsched.cli.parameters import FiniteRange
+from optsched.instance import Instance, require_feasible
 from optsched.io.generate import AZURE_RATE, azure_like, mix, uniform
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _COUNT = click.IntRange(min=1)
 _out = click.option("--out", type=click.Path(path_type=Path), help="Instance file, else stdout.")
 _kv = click.option("--kv-tokens", type=_COUNT, help="KV capacity M.")
-_seed = click.option("--seed", type=int, default=0, show_default=True)
+_seed = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 
 
 def _preset(default: str) -> Callable[[Command], Command]:
@@ -24,6 +25,7 @@ def _preset(default: str) -> Callable[[Command], Command]:
 
 
 def _deliver(instance: Instance, out: Path | None) -> None:
+    require_feasible(instance)  # with --kv-tokens even one request alone may not fit
     if out is None:
         click.echo(io.format_instance(instance), nl=False)
         return
@@ -47,7 +49,7 @@ def generate() -> None:
 @generate.command("azure-like")
 @click.option("--requests", type=_COUNT, default=1000, show_default=True)
 @click.option(
-    "--rate", type=click.FloatRange(min=0), default=AZURE_RATE, show_default=True,
+    "--rate", type=FiniteRange(min=0), default=AZURE_RATE, show_default=True,
     help="Arrivals per second; 0 lets all arrive at once.",
 )  # fmt: skip
 @_preset("llama3-70b-4xa100")

@@ -1,76 +1,81 @@
-"""The ``optsched`` command: parse, call, print."""
+"""The ``optsched`` command: no traceback for anything that a user can cause.
+
+Nothing is imported before :func:`run` that takes a while: it alone is ready for Ctrl-C.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
-import click
-
-from optsched import __version__
-from optsched.cli.bound import bound
-from optsched.cli.check import check
-from optsched.cli.explain import explain
-from optsched.cli.generate import generate
-from optsched.cli.importing import import_
-from optsched.cli.presets import presets
-from optsched.cli.schedulers import schedulers
-from optsched.cli.schema import schema
-from optsched.cli.simulate import simulate
-from optsched.cli.solve import solve
-from optsched.cli.verify import verify
-from optsched.errors import OptschedError
-
-_EPILOG = """\b
-Examples:
-  optsched bound --scheduler sarathi                 how far is Sarathi from the best?
-  optsched bound trace.json --scheduler all          every built-in scheduler on a trace
-  optsched solve instances/paper/I4.json             a schedule proven optimal
-  optsched import azure trace.csv --preset llama3-70b-4xa100 --out trace.json
-
-\b
-Exit codes: 0 fine, 1 error, 2 usage, 3 rules violated or claim refuted,
-4 limit reached without proof. Data goes to stdout, everything else to stderr.
-"""
-
-
-@click.group(
-    epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
-)
-@click.version_option(__version__, prog_name="optsched")
-def main() -> None:
-    """How good could an LLM-serving schedule possibly be?
-
-    Takes a workload, a machine and an objective; gives the optimal schedule where it can be
-    proven, a lower bound at any size, and the gap of any scheduler.
-    """
-
-
-for command in (
-    solve, bound, explain, verify, simulate, check, import_, generate, presets, schedulers, schema,
-):  # fmt: skip
-    main.add_command(command)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def run() -> None:
-    """Entry point: no traceback for anything that a user can cause, and an honest exit code."""
+    """Entry point: one line for every error, and an honest exit code."""
     try:
-        sys.exit(main(standalone_mode=False) or 0)
+        code = _run_command()
+    except KeyboardInterrupt:
+        _leave_at_once()
+    except BrokenPipeError:
+        _discard_output()  # the reader (head, less) has gone; nothing is wrong
+        code = 0
+    except OSError as error:
+        _discard_output()
+        where = f"{error.filename}: " if error.filename else ""
+        code = _refuse(f"{where}{error.strerror or error}")
+    except MemoryError as error:
+        detail = f" ({error})" if str(error) else ""
+        code = _refuse(f"out of memory{detail}: this input is too large for this machine")
+    except UnicodeEncodeError as error:
+        code = _refuse(f"{error.object!a} holds characters that are no valid text")
+    sys.exit(code)
+
+
+def _run_command() -> int:
+    import click
+
+    from optsched.cli.commands import main
+    from optsched.errors import OptschedError
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter
+    try:
+        code = main(standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OptschedError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
+        return _refuse(str(error), error.exit_code)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        sys.stdout.flush()
+        return error.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return int(code)
+
+
+def _refuse(text: str, code: int = 1) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return code
+
+
+def _leave_at_once() -> NoReturn:
+    try:
+        print("interrupted", file=sys.stderr, flush=True)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    finally:
         # A solver that was asked to stop twice may still run in its thread, and complains when
         # the interpreter is torn down under it.
         os._exit(130)
-    except BrokenPipeError:
-        # The reader (head, less) has gone; nothing is wrong. Python would complain once more when
-        # it flushes stdout at exit, so hand it a sink.
+
+
+def _discard_output() -> None:
+    """Give stdout a sink: Python would complain once more when it flushes it at exit."""
+    try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except (AttributeError, OSError, ValueError):
+        return  # closed, or no file at all

@@ -44,6 +44,11 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(text, indent=2).decode())
 
 
+def note(text: str) -> None:
+    """Print ``note: text`` to stderr."""
+    click.echo(f"note: {text}", err=True)
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -55,12 +60,17 @@ def _finite(value: Any) -> Any:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds with seven significant digits at most: 0.2153640, 6536.4."""
+    """Seconds with seven significant digits at most: 0.2153640, 6536.40, 1.234568e+09."""
     if value is None or not math.isfinite(value):
         return "-"
-    if value >= 100:
-        return f"{value:.2f}"
-    return f"{value:.7f}" if value < 1 else f"{value:.5f}"
+    size = abs(float(f"{value:.6e}"))  # as rounded: 99999.996 needs one digit less
+    if size >= 1e7 or 0 < size < 1e-6:
+        return f"{value:.6e}"
+    if size < 1:
+        return f"{value:.7f}"
+    if size < 100:
+        return f"{value:.5f}"
+    return f"{value:.{max(0, min(2, 6 - math.floor(math.log10(size))))}f}"
 
 
 def percent(fraction: float | None, digits: int = 2) -> str:

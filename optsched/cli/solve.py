@@ -9,6 +9,7 @@ import click
 
 from optsched import io
 from optsched.cli.output import percent, print_json, print_table, seconds
+from optsched.cli.parameters import SEED, FiniteRange
 from optsched.cli.progress import ProgressLine
 from optsched.errors import InfeasibleError
 from optsched.instance import Instance
@@ -42,14 +43,14 @@ Examples:
     help="highs, cpsat, or pulp:NAME for any solver that PuLP finds (pulp:CBC, pulp:GUROBI ...).",
 )  # fmt: skip
 @click.option(
-    "--time-limit", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True,
+    "--time-limit", type=FiniteRange(min=0, min_open=True), default=60.0, show_default=True,
     help="Seconds for everything together.",
 )  # fmt: skip
 @click.option(
-    "--gap", type=click.FloatRange(min=0), default=0.0, show_default=True,
+    "--gap", type=FiniteRange(min=0), default=0.0, show_default=True,
     help="Stop when (value - bound) / bound is this small.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--warm-start", default="best", show_default=True, metavar="NAME|FILE|none",

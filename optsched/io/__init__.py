@@ -1,6 +1,7 @@
 """File formats and workload importers."""
 
 from optsched.io.certificates import certificate_file, read_certificate, write_certificate
+from optsched.io.files import require_writable
 from optsched.io.instances import format_instance, parse_instance, read_instance, write_instance
 from optsched.io.presets import preset, presets
 from optsched.io.results import read_result, result_file, write_result
@@ -25,6 +26,7 @@ __all__ = [
     "read_result",
     "read_schedule",
     "read_trace",
+    "require_writable",
     "result_file",
     "schedule_file",
     "schema",

@@ -8,7 +8,8 @@ import msgspec
 
 from optsched.certificate import Certificate
 from optsched.errors import InvalidInputError
-from optsched.io.decode import decode, read_bytes, write_text
+from optsched.io.decode import decode
+from optsched.io.files import read_bytes, write_text
 from optsched.io.instances import format_instance, parse_instance
 from optsched.io.layout import to_json
 from optsched.io.wire import CertificateFile, InstanceFile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -12,29 +11,6 @@ import msgspec
 from optsched.errors import InvalidInputError
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-def read_bytes(path: Path) -> bytes:
-    """Contents of a file; raises :class:`InvalidInputError` when it cannot be read."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InvalidInputError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise InvalidInputError(f"{path}: is a directory, expected a file") from None
-    except OSError as error:
-        raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all; raises :class:`InvalidInputError` when it cannot be."""
-    scratch = path.with_name(path.name + ".part")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def decode(text: bytes, kind: type[T], source: str) -> T:
@@ -54,24 +30,32 @@ def decode(text: bytes, kind: type[T], source: str) -> T:
         raise InvalidInputError(
             f"{source}: not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
         ) from None
+    except RecursionError:
+        raise _too_deep(source) from None
 
 
 class _Tagged(msgspec.Struct):
     format: str | None = None
 
 
-def format_of(text: bytes) -> str | None:
+def format_of(text: bytes, source: str) -> str | None:
     """The format string of a file, if it is a JSON object and has one."""
     try:
         return msgspec.json.decode(text, type=_Tagged).format
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    except RecursionError:
+        raise _too_deep(source) from None
+
+
+def _too_deep(source: str) -> InvalidInputError:
+    return InvalidInputError(f"{source}: brackets are nested too deeply")
 
 
 def _require_format(text: bytes, kind: type[msgspec.Struct], source: str) -> None:
     """Say so if a file is of another format, rather than that a key of it is unknown."""
     field = next(f for f in msgspec.inspect.type_info(kind).fields if f.name == "format")  # type: ignore[attr-defined]
-    expected, given = field.type.values[0], format_of(text)
+    expected, given = field.type.values[0], format_of(text, source)
     if given is not None and given != expected:
         raise InvalidInputError(f"{source}: format: got {given!r}, expected {expected!r}")
 

@@ -18,6 +18,8 @@ _PROMPT = (
 )  # fmt: skip
 _OUTPUT = (7, 16, 41, 54, 77, 91, 103, 129, 177, 384, 400, 424, 451, 540, 601, 954, 1000)
 AZURE_RATE = 5.53  # requests per second over the hour
+_MOST_REQUESTS = 10**7
+_SLOWEST = 1e-6  # requests per second: one in twelve days
 
 SHORT, LONG = (8, 16), (512, 1024)
 GROUPS = {
@@ -43,10 +45,14 @@ def azure_like(
     Raises
     ------
     InvalidInputError
-        ``requests`` is not positive or ``rate`` is negative.
+        ``requests`` is not in 1 .. 10^7, ``rate`` not 0 nor above 1e-6, or ``seed`` negative.
     """
-    require_count("requests", requests, 1)
-    require(0 <= rate < float("inf"), "rate", rate, "a finite number >= 0")
+    require_count("requests", requests, 1, _MOST_REQUESTS)
+    require(
+        rate == 0 or _SLOWEST <= rate < float("inf"), "rate", rate,
+        f"0, or a finite number >= {_SLOWEST}",
+    )  # fmt: skip
+    require(seed >= 0, "seed", seed, "a whole number >= 0")
     machine = preset(preset_name)
     rng = np.random.default_rng(seed)
     prompts = np.interp(100 * rng.random(requests), _PERCENT, _PROMPT).round().astype(int)
@@ -78,7 +84,7 @@ def uniform(
 
     Without ``kv_tokens`` M is max(2 I, I + O - 1), as in the paper's section 5.1.
     """
-    require_count("requests", requests, 1)
+    require_count("requests", requests, 1, _MOST_REQUESTS)
     machine = preset(preset_name)
     capacity = kv_tokens or max(2 * prompt_tokens, prompt_tokens + output_tokens - 1)
     return Instance(
@@ -104,7 +110,7 @@ def mix(
 
     A group draws I and O uniformly from S = {8, 16} or L = {512, 1024} (InferMax, section 4.6).
     """
-    require_count("requests", requests, 1)
+    require_count("requests", requests, 1, _MOST_REQUESTS)
     parts = groups.split("+")
     require(len(parts) == 2, "groups", groups, "two group names joined by +, such as SISO+LILO")
     for name in parts:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from optsched.errors import (
     InvalidInputError,
@@ -22,10 +23,16 @@ from optsched.errors import (
     require_nonnegative,
 )
 from optsched.instance import Instance, Limits, Request
-from optsched.io.decode import read_bytes
+from optsched.io.files import read_bytes
 from optsched.io.presets import preset
 
 Rows = list[tuple[float, int, int]]  # arrival in seconds, prompt tokens, output tokens
+_MOST_TOKENS = 10**7  # of one request
+
+# As published; Python's own readers of numbers and dates take much more (1_000, now, offsets).
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d (?:[01]\d|2[0-3]):\d\d:\d\d(?:\.(\d{1,9}))?", re.ASCII)
+_DIGITS = re.compile(r"\d{1,18}", re.ASCII)
+_DECIMAL = re.compile(r"\d+(\.\d*)?(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _VIDUR = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
@@ -104,30 +111,31 @@ def import_trace(
 
 def _azure_rows(path: Path) -> Rows:
     table = _table(path, (_AZURE,))
-    try:
-        stamps = np.array([row["TIMESTAMP"] for row in table], dtype="datetime64[ns]")
-    except ValueError as error:
-        raise InvalidInputError(f"{path}: TIMESTAMP: {error}", hint="as in the release") from None
-    nanoseconds = (stamps - stamps.min()).astype(np.int64).tolist() if table else []
+    stamps = [_nanoseconds(path, line, row["TIMESTAMP"]) for line, row in table]
+    first = min(stamps, default=0)
     return [
         (
-            since / 1e9,
-            _count(path, n, row, "ContextTokens"),
-            _count(path, n, row, "GeneratedTokens"),
+            (stamp - first) / 1e9,
+            _count(path, line, row, "ContextTokens"),
+            _count(path, line, row, "GeneratedTokens"),
         )
-        for n, (since, row) in enumerate(zip(nanoseconds, table, strict=True), start=2)
+        for stamp, (line, row) in zip(stamps, table, strict=True)
     ]
 
 
 def _vidur_rows(path: Path) -> Rows:
-    return [
-        (
-            _seconds(path, n, row),
-            _count(path, n, row, "num_prefill_tokens"),
-            _count(path, n, row, "num_decode_tokens"),
-        )
-        for n, row in enumerate(_table(path, (_VIDUR, _VIDUR_OFFLINE)), start=2)
-    ]
+    rows = []
+    for line, row in _table(path, (_VIDUR, _VIDUR_OFFLINE)):
+        prompt = _count(path, line, row, "num_prefill_tokens")
+        output = _count(path, line, row, "num_decode_tokens")
+        if "num_total_tokens" in row:
+            total = row["num_total_tokens"]
+            require(
+                total == str(prompt + output), f"{path}: line {line}: num_total_tokens", total,
+                f"{prompt} + {output} = {prompt + output}",
+            )  # fmt: skip
+        rows.append((_seconds(path, line, row), prompt, output))
+    return rows
 
 
 class _MooncakeRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -144,13 +152,13 @@ def _mooncake_rows(path: Path) -> Rows:
     for n, line in enumerate(read_bytes(path).splitlines(), start=1):
         try:
             row = msgspec.json.decode(line, type=_MooncakeRow)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInputError(
                 f"{path}: line {n}: {error}",
                 hint="expected JSON lines with timestamp, input_length, output_length, hash_ids",
             ) from None
         for name in ("input_length", "output_length"):
-            require_count(f"{path}: line {n}: {name}", getattr(row, name), 1)
+            require_count(f"{path}: line {n}: {name}", getattr(row, name), 1, _MOST_TOKENS)
         require_nonnegative(f"{path}: line {n}: timestamp", row.timestamp)
         rows.append((row.timestamp / 1e3, row.input_length, row.output_length))
     return rows
@@ -163,43 +171,63 @@ LAYOUTS: dict[str, Callable[[Path], Rows]] = {
 }
 
 
-def _table(path: Path, layouts: tuple[tuple[str, ...], ...]) -> list[dict[str, str]]:
-    """Rows of a CSV file whose header is one of ``layouts``."""
+def _table(path: Path, layouts: tuple[tuple[str, ...], ...]) -> list[tuple[int, dict[str, str]]]:
+    """Rows of a CSV file whose header is one of ``layouts``, each with the line that it ends on."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: is no text file, expected CSV") from None
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    header = tuple(reader.fieldnames or ())
-    if header not in layouts:
-        expected = " or ".join(",".join(layout) for layout in layouts)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = tuple(reader.fieldnames or ())
+        if header not in layouts:
+            expected = " or ".join(",".join(layout) for layout in layouts)
+            raise InvalidInputError(
+                f"{path}: columns are {','.join(header)[:200] or 'missing'}, expected {expected}",
+                hint="other layouts are refused rather than guessed at",
+            )
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        line = reader.reader.line_num  # the outer one stands before the broken row
         raise InvalidInputError(
-            f"{path}: columns are {','.join(header)[:200] or 'missing'}, expected {expected}",
-            hint="other layouts are refused rather than guessed at",
-        )
-    rows = list(reader)
-    for n, row in enumerate(rows, start=2):
+            f"{path}: line {line}: {error}", hint="is a quotation mark not closed?"
+        ) from None
+    for line, row in rows:
         if None in row or None in row.values():
-            raise InvalidInputError(f"{path}: line {n} has not {len(header)} fields")
+            raise InvalidInputError(f"{path}: line {line} has not {len(header)} fields")
     return rows
 
 
-def _count(path: Path, line: int, row: dict[str, str], column: str) -> int:
+def _nanoseconds(path: Path, line: int, text: str) -> int:
+    """A time stamp like 2023-11-16 18:15:46.6805900, in nanoseconds since some date."""
+    found = _STAMP.fullmatch(text)
     try:
-        value = int(row[column])
-    except ValueError:
-        value = 0
-    require(value >= 1, f"{path}: line {line}: {column}", row[column], "a whole number >= 1")
+        date = datetime.fromisoformat(text[:19]) if found else None
+    except ValueError:  # a 13th month
+        date = None
+    if found is None or date is None:
+        raise InvalidInputError(
+            f"{path}: line {line}: TIMESTAMP: got {text[:40]!r}, "
+            "expected a date and time like 2023-11-16 18:15:46.6805900"
+        )
+    whole = (date - datetime(1, 1, 1)) // timedelta(seconds=1)
+    return whole * 10**9 + int((found[1] or "0").ljust(9, "0"))
+
+
+def _count(path: Path, line: int, row: dict[str, str], column: str) -> int:
+    text = row[column]
+    value = int(text) if _DIGITS.fullmatch(text) else 0
+    require(
+        1 <= value <= _MOST_TOKENS, f"{path}: line {line}: {column}", text[:40],
+        f"a whole number from 1 to {_MOST_TOKENS}, in digits only",
+    )  # fmt: skip
     return value
 
 
 def _seconds(path: Path, line: int, row: dict[str, str]) -> float:
-    try:
-        value = float(row.get("arrived_at", "0"))
-    except ValueError:
-        value = -1.0
+    text = row.get("arrived_at", "0")
+    value = float(text) if _DECIMAL.fullmatch(text) else -1.0
     require(
-        0 <= value < float("inf"), f"{path}: line {line}: arrived_at", row.get("arrived_at"),
-        "seconds >= 0",
-    )  # fmt: skip
+        0 <= value < float("inf"), f"{path}: line {line}: arrived_at", text[:40], "seconds >= 0"
+    )
     return value

@@ -9,7 +9,8 @@ import msgspec
 from optsched.cost import CostModel
 from optsched.errors import InvalidInputError, UnknownNameError, require
 from optsched.instance import Instance, Request
-from optsched.io.decode import decode, read_bytes, write_text
+from optsched.io.decode import decode
+from optsched.io.files import read_bytes, write_text
 from optsched.io.layout import to_json
 from optsched.io.presets import preset, presets
 from optsched.io.wire import CostField, InstanceFile, RequestColumns

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from optsched.instance import Instance
-from optsched.io.decode import decode, read_bytes, write_text
+from optsched.io.decode import decode
+from optsched.io.files import read_bytes, write_text
 from optsched.io.layout import to_json
 from optsched.io.schedules import schedule_file, schedule_of
-from optsched.io.wire import ResultFile, StepRecord
-from optsched.result import Result, Step
+from optsched.io.wire import ResultFile
+from optsched.result import Result
 
 
 def result_file(result: Result, instance: Instance) -> ResultFile:
@@ -36,7 +35,7 @@ def result_file(result: Result, instance: Instance) -> ResultFile:
         found_by=result.found_by,
         options=result.options,
         versions=result.versions,
-        steps=[msgspec.convert(step, StepRecord, from_attributes=True) for step in result.steps],
+        steps=list(result.steps),
         schedule=None if found is None else schedule_file(found, instance, result.found_by),
     )
 
@@ -53,7 +52,6 @@ def read_result(path: str | Path, instance: Instance) -> Result:
     values = {name: getattr(wire, name) for name in wire.__struct_fields__}
     for derived in ("format", "gap"):
         del values[derived]
-    steps = [Step(**msgspec.structs.asdict(step)) for step in wire.steps]
     schedule = None if wire.schedule is None else schedule_of(wire.schedule, instance)
-    values.update(policies=tuple(wire.policies), steps=tuple(steps), schedule=schedule)
+    values.update(policies=tuple(wire.policies), steps=tuple(wire.steps), schedule=schedule)
     return Result(**values)

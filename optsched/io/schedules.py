@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from optsched.errors import InvalidInputError, require
 from optsched.instance import Instance
-from optsched.io.decode import decode, format_of, read_bytes, write_text
+from optsched.io.decode import decode, format_of
+from optsched.io.files import read_bytes, write_text
 from optsched.io.layout import to_json
 from optsched.io.wire import (
     BatchTimes,
@@ -19,12 +21,17 @@ from optsched.io.wire import (
     TraceFile,
     WaitColumns,
 )
-from optsched.schedule import KIND_OF_LABEL, Kind, Schedule
+from optsched.schedule import KIND_OF_LABEL, MOST, IntArray, Kind, Schedule
 from optsched.trace import Trace
 
+Note = Callable[[str], None]
 
-def read_schedule(path: str | Path, instance: Instance) -> Schedule:
+
+def read_schedule(path: str | Path, instance: Instance, note: Note | None = None) -> Schedule:
     """Schedule for ``instance`` from a schedule file, or the schedule inside a result file.
+
+    ``note`` is called with a sentence if the file says that it was made for another instance; a
+    schedule may well be of use for several.
 
     Raises
     ------
@@ -34,13 +41,14 @@ def read_schedule(path: str | Path, instance: Instance) -> Schedule:
     """
     path = Path(path)
     text = read_bytes(path)
-    if format_of(text) == "optsched-result/1":
+    if format_of(text, str(path)) == "optsched-result/1":
         found = decode(text, ResultFile, str(path)).schedule
         if found is None:
             raise InvalidInputError(f"{path}: this result holds no schedule")
         wire = found
     else:
         wire = decode(text, ScheduleFile, str(path))
+    _compare(wire, instance, path, note)
     try:
         return schedule_of(wire, instance)
     except InvalidInputError as error:
@@ -60,10 +68,10 @@ def schedule_of(wire: ScheduleFile, instance: Instance) -> Schedule:
     return Schedule(
         request=np.array([position[name] for name in runs.request], dtype=np.int64),
         kind=np.array([KIND_OF_LABEL[label] for label in runs.kind], dtype=np.int64),
-        first_batch=np.array(runs.first_batch, dtype=np.int64),
-        batches=np.array(runs.batches, dtype=np.int64),
-        tokens=np.array(runs.tokens, dtype=np.int64),
-        wait_batch=np.array(waits.batch, dtype=np.int64),
+        first_batch=_integers(runs.first_batch, "runs.first_batch"),
+        batches=_integers(runs.batches, "runs.batches"),
+        tokens=_integers(runs.tokens, "runs.tokens"),
+        wait_batch=_integers(waits.batch, "waits.batch"),
         wait_until_s=np.array(waits.not_before_s, dtype=np.float64),
     )
 
@@ -102,10 +110,14 @@ def write_schedule(
     write_text(Path(path), to_json(schedule_file(schedule, instance, scheduler)))
 
 
-def read_trace(path: str | Path, instance: Instance) -> Trace:
-    """Trace for ``instance``; raises :class:`InvalidInputError` when the file does not fit it."""
+def read_trace(path: str | Path, instance: Instance, note: Note | None = None) -> Trace:
+    """Trace for ``instance``; raises :class:`InvalidInputError` when the file does not fit it.
+
+    ``note`` is called with a sentence if the file says that it was made for another instance.
+    """
     path = Path(path)
     wire = decode(read_bytes(path), TraceFile, str(path))
+    _compare(wire, instance, path, note)
     times = wire.requests
     row = {name: i for i, name in enumerate(times.id)}
     try:
@@ -147,6 +159,25 @@ def trace_file(trace: Trace, instance: Instance) -> TraceFile:
             pause_s=trace.pause_s.tolist(),
         ),
     )
+
+
+def _compare(
+    wire: ScheduleFile | TraceFile, instance: Instance, path: Path, note: Note | None
+) -> None:
+    """Tell if the file carries the digest of another instance."""
+    if note is not None and wire.digest is not None and wire.digest != instance.digest:
+        name = f"{wire.instance}, " if wire.instance else ""
+        note(f"{path} was made for another instance ({name}digest {wire.digest})")
+
+
+def _integers(values: list[int], name: str) -> IntArray:
+    try:
+        return np.array(values, dtype=np.int64)
+    except OverflowError:
+        at = max(range(len(values)), key=lambda i: abs(values[i]))
+        raise InvalidInputError(
+            f"{name}[{at}]: got {values[at]}, expected a whole number from 0 to {MOST}"
+        ) from None
 
 
 def _or_none(time: float) -> float | None:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from optsched.certificate import Argument
 from optsched.instance import Call, Limits, Request
+from optsched.result import Step
 
 Name = Annotated[str, Meta(min_length=1)]
 KindLabel = Literal["process", "evict", "swap_out", "swap_in"]
@@ -115,18 +116,6 @@ class TraceFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     digest: str | None = None
 
 
-class StepRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One method that was tried, and what it contributed."""
-
-    method: str
-    scope: str
-    value: float | None
-    bound: float | None
-    termination: str
-    wall_s: float
-    note: str = ""
-
-
 class ResultFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What ``optsched solve`` found and proved."""
 
@@ -148,7 +137,7 @@ class ResultFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     found_by: str | None
     options: dict[str, Any]
     versions: dict[str, str]
-    steps: list[StepRecord]
+    steps: list[Step]
     schedule: ScheduleFile | None
 
 

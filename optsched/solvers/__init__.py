@@ -1,5 +1,5 @@
 """Back ends: ``solver(name)`` minimises a :class:`~optsched.model.milp.Milp`."""
 
-from optsched.solvers.catalogue import available, solver
+from optsched.solvers.catalogue import available, require_solver, solver
 
-__all__ = ["available", "solver"]
+__all__ = ["available", "require_solver", "solver"]

@@ -44,18 +44,39 @@ def solver(name: str = "highs") -> Solver:
     SolverError
         It is not installed; the hint says how to.
     """
-    key = name.strip().lower()
+    key = _key(name)
     if key == "highs":
         from optsched.solvers.highs import highs
 
         return highs
     if key == "cpsat":
-        if importlib.util.find_spec("ortools") is None:
-            raise SolverError("solver 'cpsat' is not installed", hint=CPSAT_HINT)
+        _require_ortools()
         from optsched.solvers.cpsat import cpsat
 
         return cpsat
-    return _through_pulp(name, key.removeprefix("pulp:"))
+    chosen = _pulp_name(name, key)
+    if chosen in FAMILIES["CBC"][0]:
+        from optsched.solvers.cbc import cbc
+
+        return partial(cbc, _cbc_executable(chosen))
+    from optsched.solvers.pulp import pulp_solver
+
+    return partial(pulp_solver, chosen)
+
+
+def require_solver(name: str) -> None:
+    """Refuse a name that :func:`solver` would refuse, without loading the back end.
+
+    Raises
+    ------
+    UnknownNameError, SolverError
+        As :func:`solver`.
+    """
+    key = _key(name)
+    if key == "cpsat":
+        _require_ortools()
+    elif key != "highs":
+        _pulp_name(name, key)
 
 
 def available() -> dict[str, str]:
@@ -75,9 +96,20 @@ def available() -> dict[str, str]:
     return found
 
 
-def _through_pulp(name: str, key: str) -> Solver:
+def _key(name: str) -> str:
+    return name.strip().lower()
+
+
+def _require_ortools() -> None:
+    if importlib.util.find_spec("ortools") is None:
+        raise SolverError("solver 'cpsat' is not installed", hint=CPSAT_HINT)
+
+
+def _pulp_name(name: str, key: str) -> str:
+    """PuLP's own name of the solver that ``key`` asks for; it is installed."""
     import pulp
 
+    key = key.removeprefix("pulp:")
     by_family = {family.lower(): entry for family, entry in FAMILIES.items()}
     by_name = {pulp_name.lower(): pulp_name for pulp_name in pulp.listSolvers()}
     if key in by_family:
@@ -91,13 +123,7 @@ def _through_pulp(name: str, key: str) -> Solver:
     chosen = next((candidate for candidate in candidates if _installed(candidate)), None)
     if chosen is None:
         raise SolverError(f"solver {name!r} is not installed", hint=hint)
-    if chosen in FAMILIES["CBC"][0]:
-        from optsched.solvers.cbc import cbc
-
-        return partial(cbc, _cbc_executable(chosen))
-    from optsched.solvers.pulp import pulp_solver
-
-    return partial(pulp_solver, chosen)
+    return chosen
 
 
 def _installed(pulp_name: str) -> bool:

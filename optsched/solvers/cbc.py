@@ -22,7 +22,7 @@ from optsched.model.milp import FloatArray, Milp
 from optsched.solvers.highs import highs_without_presolve
 from optsched.solvers.lp import complete
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
-from optsched.solvers.scaling import Scaled, in_microseconds
+from optsched.solvers.scaling import Scaled, in_solver_units
 from optsched.solvers.verify import Answer, settle
 from optsched.solvers.watch import POLL_S, Watch
 from optsched.solvers.write import write_numbered_mps
@@ -94,7 +94,7 @@ def _answer(
     *,
     presolve: bool,
 ) -> Answer:
-    scaled = in_microseconds(milp)
+    scaled = in_solver_units(milp)
     with tempfile.TemporaryDirectory(prefix="optsched-cbc-") as folder:
         model, solution = Path(folder, "model.mps"), Path(folder, "solution.txt")
         write_numbered_mps(scaled.milp, model)

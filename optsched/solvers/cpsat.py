@@ -30,7 +30,7 @@ from optsched.solvers.highs import highs_without_presolve
 from optsched.solvers.integers import IntegerProgram, whole_numbers
 from optsched.solvers.lp import complete
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
-from optsched.solvers.scaling import Scaled, in_microseconds
+from optsched.solvers.scaling import Scaled, in_solver_units
 from optsched.solvers.verify import Answer, broken_rule, settle
 from optsched.solvers.watch import POLL_S, Watch
 
@@ -55,7 +55,7 @@ def cpsat(milp: Milp, options: SolverOptions, start: FloatArray | None = None) -
     SolverError
         ``start`` is not feasible, or the worker fails.
     """
-    scaled = in_microseconds(milp)
+    scaled = in_solver_units(milp)
     program = whole_numbers(in_a_box(scaled.milp))
     name = f"CP-SAT {importlib.metadata.version('ortools')}"
 

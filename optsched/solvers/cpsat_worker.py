@@ -90,14 +90,22 @@ def main(path: str) -> None:
         solver.parameters.relative_gap_limit = float(arrays["relative_gap"])
     if np.isfinite(deadline):
         solver.parameters.max_time_in_seconds = max(deadline - time.time(), 0.01)
-    solver.best_bound_callback = lambda bound: emit("bound", bound=bound)
+    bounds: list[float] = []
+
+    def bounded(bound: float) -> None:
+        bounds.append(bound)
+        emit("bound", bound=bound)
+
+    solver.best_bound_callback = bounded
     status = solver.solve(model, Report(variables))
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    # Without a solution CP-SAT's own "best bound" is 0 if it has not proven any yet.
+    bound = solver.best_objective_bound if found else max(bounds, default=None)
     z = np.array([solver.value(v) for v in variables], dtype=np.int64) if found else None
     emit(
         "end",
         status=STATUSES[status],
-        bound=solver.best_objective_bound if status != cp_model.MODEL_INVALID else None,
+        bound=bound,
         point=None if z is None else encoded(z),
         nodes=solver.num_branches,
         message=model.validate() if status == cp_model.MODEL_INVALID else STATUSES[status],

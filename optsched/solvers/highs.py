@@ -22,11 +22,15 @@ from optsched.solvers.highs_object import (
 )
 from optsched.solvers.lp import dual_bound
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
-from optsched.solvers.scaling import Scaled, in_microseconds
+from optsched.solvers.scaling import Scaled, in_solver_units
 from optsched.solvers.verify import Answer, settle
 from optsched.solvers.watch import Watch
 
 REPORT_EVERY_S = 0.5
+# A second search of up to this long more than the first checks optima found within CHEAP_S.
+CHEAP_S = 0.5
+DOUBT_S = 0.3
+DOUBT = 1e-6
 
 _TERMINATIONS = {
     highspy.HighsModelStatus.kOptimal: Termination.FINISHED,
@@ -51,12 +55,45 @@ def highs(milp: Milp, options: SolverOptions, start: FloatArray | None = None) -
     """
 
     def attempt(limits: SolverOptions) -> Answer:
-        return _answer(milp, limits, start, presolve=True)
+        begin = time.monotonic()
+        answer = _answer(milp, limits, start, presolve=True)
+        took_s = time.monotonic() - begin
+        lost = _lost_by_presolve(milp, limits, answer, took_s)
+        return answer if lost is None else Answer(termination=Termination.FAILED, message=lost)
 
     def careful(limits: SolverOptions) -> Answer:
         return _answer(milp, limits, start, presolve=False)
 
     return settle(milp, options, start, NAME, attempt, careful)
+
+
+def _lost_by_presolve(
+    milp: Milp, options: SolverOptions, answer: Answer, took_s: float
+) -> str | None:
+    """What refutes an optimum that took a moment to find: a better point found without presolve.
+
+    The search without presolve starts from the optimum and gets about as long as that took.
+    """
+    if (
+        answer.termination is not Termination.FINISHED
+        or answer.point is None
+        or answer.bound is None
+        or not milp.integer.any()
+        or took_s > CHEAP_S
+        or (options.stop is not None and options.stop())
+    ):
+        return None
+    limit_s = took_s + DOUBT_S
+    if options.time_limit_s is not None:
+        limit_s = min(limit_s, options.time_limit_s - took_s)
+    short = replace(options, time_limit_s=limit_s, report=None)
+    other = _answer(milp, short, answer.point, presolve=False)
+    if other.point is None or other.value is None:
+        return None
+    size = abs(milp.offset) + float(np.abs(milp.cost) @ np.abs(answer.point))
+    if other.value >= answer.bound - DOUBT * size:
+        return None
+    return f"bound {answer.bound!r} with presolve, a point of {other.value!r} without"
 
 
 def highs_without_presolve(milp: Milp, options: SolverOptions) -> Answer:
@@ -68,7 +105,7 @@ def highs_without_presolve(milp: Milp, options: SolverOptions) -> Answer:
 def _answer(
     milp: Milp, options: SolverOptions, start: FloatArray | None, *, presolve: bool
 ) -> Answer:
-    scaled = in_microseconds(milp)
+    scaled = in_solver_units(milp)
     run = highs_object(scaled.milp)
     set_options(
         run, seed=options.seed, threads=options.threads, time_limit_s=options.time_limit_s,

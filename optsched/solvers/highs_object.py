@@ -9,6 +9,7 @@ import numpy as np
 
 from optsched.errors import SolverError
 from optsched.model.milp import Block, Milp
+from optsched.solvers.watch import out_of_memory
 
 NAME = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"  # noqa: E501
 ROWWISE, MINIMISE = 2, 1
@@ -23,17 +24,20 @@ def highs_object(milp: Milp, *, relaxed: bool = False) -> highspy.Highs:
     Raises
     ------
     SolverError
-        HiGHS refuses the arrays (not a number, crossed bounds).
+        HiGHS refuses the arrays (not a number, beyond 1e15), or there is not enough memory.
     """
     rows = milp.matrix()
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     integer = np.zeros(milp.columns, dtype=np.int32) if relaxed else milp.integer.astype(np.int32)
-    status = highs.passModel(
-        milp.columns, rows.rows, rows.values.size, ROWWISE, MINIMISE, milp.offset,
-        milp.cost, milp.lower, milp.upper, rows.lower, rows.upper,
-        rows.starts.astype(np.int32), rows.columns.astype(np.int32), rows.values, integer,
-    )  # fmt: skip
+    try:
+        status = highs.passModel(
+            milp.columns, rows.rows, rows.values.size, ROWWISE, MINIMISE, milp.offset,
+            milp.cost, milp.lower, milp.upper, rows.lower, rows.upper,
+            rows.starts.astype(np.int32), rows.columns.astype(np.int32), rows.values, integer,
+        )  # fmt: skip
+    except MemoryError as error:
+        raise out_of_memory() from error
     require_ok(status, f"refuses the arrays of {milp.name}")
     return highs
 

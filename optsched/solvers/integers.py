@@ -79,6 +79,12 @@ def whole_numbers(milp: Milp) -> IntegerProgram:
     upper = np.where(milp.integer, np.floor(milp.upper + 1e-9), milp.upper)
     units = _units(milp, upper - lower)
     spans = np.maximum(np.floor((upper - lower) / units + 1e-9), -1)
+    if np.any(spans > LARGEST):
+        raise UnsupportedError(
+            f"column {milp.column_names[int(spans.argmax())]!r} of {milp.name} reaches beyond "
+            "64-bit integers, which CP-SAT needs",
+            hint="use highs, or bound the columns more tightly",
+        )
     rows, row_lower, row_upper = _rows(milp.matrix(), milp.integer, lower, units, spans)
     cost, constant, factor, slack = _costs(milp, lower, units, spans)
     return IntegerProgram(
@@ -110,11 +116,13 @@ def _rows(
     rows: Block, integer: np.ndarray, lower: FloatArray, units: FloatArray, spans: FloatArray
 ) -> tuple[Block, IntArray, IntArray]:
     at, columns = rows.entry_rows(), rows.columns
+    free = spans[columns] > 0  # other columns are constants: only their lost fractions count
     step = rows.values * units[columns]
     reach = rows.row_sums(np.abs(step) * spans[columns])
-    factors, exact = _row_factors(rows, step, reach)
+    factors, exact = _row_factors(rows, np.where(free, step, 0.0), reach)
+    exact &= rows.row_sums((~free & (step != np.rint(step))).astype(np.float64)) == 0
     scaled = step * factors[at]
-    whole = np.rint(scaled)
+    whole = np.where(free, np.rint(scaled), 0.0)
     rounding = (whole - scaled) * spans[columns]
     fraction = np.where(integer[columns], 0.0, scaled)
     origin = rows.row_sums(rows.values * lower[columns]) * factors
@@ -150,7 +158,7 @@ def _row_factors(rows: Block, step: FloatArray, reach: FloatArray) -> tuple[Floa
         scaled = step * power
         off = np.abs(scaled - np.rint(scaled)) > (0.0 if power == 1 else NEAR)
         # A coefficient that rounds to 0 is not near a whole number, it is lost.
-        off |= np.rint(scaled) == 0
+        off |= (np.rint(scaled) == 0) & (step != 0)
         fits = (rows.row_sums(off.astype(np.float64)) == 0) & (reach * power <= LARGEST)
         factors[fits] = power
         if power == 1:
@@ -187,7 +195,7 @@ def _costs(
         )
     scaled = step * factor
     near = np.abs(scaled - np.rint(scaled)) <= NEAR * np.maximum(np.abs(scaled), 1)
-    whole = np.where(near, np.rint(scaled), np.floor(scaled))
+    whole = np.where(spans > 0, np.where(near, np.rint(scaled), np.floor(scaled)), 0.0)
     raised = float(np.maximum(whole - scaled, 0.0) @ np.maximum(spans, 0)) / factor
     fractions = -float(np.minimum(step[~milp.integer], 0.0).sum())
     constant = int(np.floor(base * factor))

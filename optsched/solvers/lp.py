@@ -18,9 +18,9 @@ from optsched.solvers.highs_object import (
     require_ok,
     set_options,
 )
-from optsched.solvers.outcome import SolverOptions, Termination
-from optsched.solvers.scaling import in_microseconds
-from optsched.solvers.watch import Watch
+from optsched.solvers.outcome import SolverOptions, Termination, require_threads
+from optsched.solvers.scaling import in_solver_units
+from optsched.solvers.watch import Watch, Wish, ctrl_c_is_a_wish
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,7 +33,7 @@ class LpSolution:
         ``FINISHED``, ``INFEASIBLE`` (confirmed without presolve), ``TIME_LIMIT``,
         ``INTERRUPTED`` or ``FAILED``.
     point : float array or None, shape ``(columns,)``
-        Primal point; only if finished.
+        Primal point; only of a solve that ran to its end.
     value : float or None
         Objective at ``point``, recomputed.
     bound : float or None
@@ -52,12 +52,22 @@ class LpSolution:
 
 
 class LinearProgram:
-    """The relaxation of ``milp`` in a HiGHS object that keeps its basis between solves."""
+    """The relaxation of ``milp`` in a HiGHS object that keeps its basis between solves.
+
+    Raises
+    ------
+    InvalidInputError
+        More threads than processors.
+    SolverError
+        HiGHS refuses the arrays, or there is not enough memory.
+    """
 
     def __init__(self, milp: Milp, *, threads: int = 1, seed: int = 0) -> None:
+        require_threads(threads)
+        # Scaled as the program itself, whose times stand out only by being continuous.
+        self._scaled = in_solver_units(milp)
+        self._highs = highs_object(self._scaled.milp, relaxed=True)
         self._milp = replace(milp, integer=np.zeros(milp.columns, dtype=np.bool_))
-        self._scaled = in_microseconds(self._milp)
-        self._highs = highs_object(self._scaled.milp)
         self._threads, self._seed = threads, seed
         large = self._milp.entries >= INTERIOR_POINT_ENTRIES
         self._highs.setOptionValue("solver", "ipm" if large else "choose")
@@ -79,8 +89,19 @@ class LinearProgram:
         self._scaled = replace(self._scaled, row_units=units)
 
     def solve(self, options: SolverOptions | None = None) -> LpSolution:
-        """Solve; time limit and ``stop`` of ``options`` are honoured."""
+        """Solve; time limit and ``stop`` of ``options`` are honoured.
+
+        ``INTERRUPTED`` whenever the wish to stop came during the call, also if the optimum, which
+        is then returned with it, came first.
+        """
         options = options or SolverOptions()
+        wish = Wish(options.stop)
+        with ctrl_c_is_a_wish(wish):
+            answer = self._solve(replace(options, stop=wish.ask))
+        # Asked after Ctrl-C has its usual meaning again, so that none falls in between.
+        return replace(answer, termination=Termination.INTERRUPTED) if wish.ask() else answer
+
+    def _solve(self, options: SolverOptions) -> LpSolution:
         begin = time.monotonic()
         status = self._run(options, presolve=True)
         limit = options.time_limit_s

@@ -6,6 +6,7 @@ read from a status (PuLP maps HiGHS's time limit to "Optimal").
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from optsched.errors import require_count
 from optsched.model.milp import Milp
 
 FloatArray = NDArray[np.float64]
@@ -43,7 +45,13 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class SolverOptions:
-    """Limits of one call. ``stop`` is asked now and then and ends the run when it says True."""
+    """Limits of one call. ``stop`` is asked now and then and ends the run when it says True.
+
+    Raises
+    ------
+    InvalidInputError
+        More threads than processors, or less than one.
+    """
 
     time_limit_s: float | None = None
     relative_gap: float = 1e-6
@@ -51,6 +59,20 @@ class SolverOptions:
     threads: int = 1
     report: Callable[[Progress], None] | None = None
     stop: Callable[[], bool] | None = None
+
+    def __post_init__(self) -> None:
+        require_threads(self.threads)
+
+
+def require_threads(threads: int) -> None:
+    """Refuse more threads than this machine has processors: solvers die of some thousands.
+
+    Raises
+    ------
+    InvalidInputError
+        ``threads`` is not a whole number from 1 to the number of processors.
+    """
+    require_count("threads", threads, 1, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from optsched.model.milp import FloatArray, Milp
 from optsched.solvers.highs import highs_without_presolve
 from optsched.solvers.outcome import Outcome, SolverOptions, Termination
 from optsched.solvers.pulp_facts import FACTS, Facts, gurobi_callback, highs_callback
-from optsched.solvers.scaling import Scaled, in_microseconds
+from optsched.solvers.scaling import Scaled, in_solver_units
 from optsched.solvers.verify import Answer, settle
 from optsched.solvers.watch import Watch
 
@@ -51,7 +51,7 @@ def pulp_solver(
 
 
 def _answer(pulp_name: str, milp: Milp, options: SolverOptions, start: FloatArray | None) -> Answer:
-    scaled = in_microseconds(milp)
+    scaled = in_solver_units(milp)
     if _an_empty_row_is_broken(scaled.milp):
         return Answer(termination=Termination.INFEASIBLE, message="a row without entries")
     if not milp.columns:

@@ -11,6 +11,7 @@ import numpy as np
 from optsched.model.milp import Block, FloatArray, Milp
 from optsched.solvers.lp import LinearProgram, LpSolution
 from optsched.solvers.outcome import SolverOptions, Termination
+from optsched.solvers.watch import Wish, ctrl_c_is_a_wish
 
 NEAR_TIGHT = 1e-6
 PROGRESS = 1e-6
@@ -36,7 +37,7 @@ class Tightened:
     infeasible : bool
         A relaxation has no point, hence the program neither.
     interrupted : bool
-        Ctrl-C or ``stop`` ended it.
+        Ctrl-C or ``stop`` came while it ran, at whatever moment.
     wall_s : float
         Seconds spent.
     """
@@ -78,27 +79,27 @@ def tighten(
     bounds: list[float] = []
     cuts: list[Block] = []
     last: LpSolution | None = None
-    infeasible, interrupted, solved = False, False, 0
-    while solved < rounds:
-        left = None if time_limit_s is None else time_limit_s - (time.monotonic() - begin)
-        if left is not None and left <= 0:
-            break
-        answer = program.solve(SolverOptions(time_limit_s=left, stop=stop))
-        solved += 1
-        if answer.bound is not None:
-            bounds.append(answer.bound)
-        infeasible = answer.termination is Termination.INFEASIBLE
-        interrupted = answer.termination is Termination.INTERRUPTED
-        if answer.point is None:
-            break
-        last = answer
-        if _stalled(bounds):
-            break
-        found = separate(answer.point)
-        if found is None or not found.rows:
-            break
-        cuts.append(found)
-        program.add(found)
+    infeasible, solved, wish = False, 0, Wish(stop)
+    with ctrl_c_is_a_wish(wish):
+        while solved < rounds and not wish.ask():
+            left = None if time_limit_s is None else time_limit_s - (time.monotonic() - begin)
+            if left is not None and left <= 0:
+                break
+            answer = program.solve(SolverOptions(time_limit_s=left, stop=wish.ask))
+            solved += 1
+            if answer.bound is not None:
+                bounds.append(answer.bound)
+            infeasible = answer.termination is Termination.INFEASIBLE
+            if answer.point is None:
+                break
+            last = answer
+            if wish.expressed or _stalled(bounds):
+                break
+            found = separate(answer.point)
+            if found is None or not found.rows:
+                break
+            cuts.append(found)
+            program.add(found)
     kept = [] if last is None else [near_tight(cut, last.point) for cut in cuts]  # type: ignore[arg-type]
     kept = [cut for cut in kept if cut.rows]
     return Tightened(
@@ -109,7 +110,7 @@ def tighten(
         separated=sum(cut.rows for cut in cuts),
         kept=sum(cut.rows for cut in kept),
         infeasible=infeasible,
-        interrupted=interrupted,
+        interrupted=wish.ask(),
         wall_s=time.monotonic() - begin,
     )
 

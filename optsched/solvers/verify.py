@@ -12,9 +12,11 @@ from optsched.errors import SolverError
 from optsched.model.milp import FloatArray, Milp
 from optsched.solvers.lp import complete
 from optsched.solvers.outcome import Outcome, SolverOptions, Termination
+from optsched.solvers.watch import Wish, ctrl_c_is_a_wish
 
 FEASIBILITY = 1e-6
 CLEAN = 1e-9
+ROUNDING = 1e-14
 OBJECTIVE = 1e-5
 BOUND = 1e-6
 CONFIRM_S = 1.0
@@ -50,7 +52,7 @@ def settle(
     ``attempt`` runs first. If it calls the program infeasible, fails, or its answer is refuted,
     ``careful`` (without presolve, or another solver) has the last word, in the time that is left
     but at least a second. A feasible ``start`` is never lost: the better of it and the answer is
-    returned.
+    returned. ``INTERRUPTED`` whenever the wish to stop came during the call.
 
     Raises
     ------
@@ -66,6 +68,26 @@ def settle(
                 f"the start of {milp.name} is not feasible: {broken}",
                 hint="solve without a start, or correct what encodes it",
             )
+    wish = Wish(options.stop)
+    with ctrl_c_is_a_wish(wish):
+        limits = replace(options, stop=wish.ask)
+        answer, by = _twice_if_in_doubt(milp, limits, start, solver, attempt, careful)
+    if wish.ask():
+        # Whatever the solver made of it: a short run may end before it hears of the wish.
+        answer = replace(answer, termination=Termination.INTERRUPTED)
+    return _outcome(milp, options, answer, by, time.monotonic() - begin)
+
+
+def _twice_if_in_doubt(
+    milp: Milp,
+    options: SolverOptions,
+    start: FloatArray | None,
+    solver: str,
+    attempt: Callable[[SolverOptions], Answer],
+    careful: Callable[[SolverOptions], Answer],
+) -> tuple[Answer, str]:
+    """The checked answer that counts, and the name of who gave it."""
+    begin = time.monotonic()
     answer, fault = _checked(milp, options, start, attempt(options))
     if fault is not None or answer.termination in (Termination.INFEASIBLE, Termination.FAILED):
         first = fault or answer.message or answer.termination.value
@@ -78,7 +100,7 @@ def settle(
             )
         answer = replace(answer, message=f"{first}; second answer: {answer.message}")
         solver = f"{solver}, then {answer.by}" if answer.by else solver
-    return _outcome(milp, options, answer, solver, time.monotonic() - begin)
+    return answer, solver
 
 
 def _time_left(options: SolverOptions, begin: float) -> SolverOptions:
@@ -131,17 +153,20 @@ def _clean(
 def broken_rule(milp: Milp, point: FloatArray, tolerance: float = FEASIBILITY) -> str | None:
     """The rule that ``point`` breaks most, with its excess; None if it is feasible.
 
-    Excesses up to ``tolerance`` plus 1e-9 of the side that is broken are ignored.
+    Excesses up to ``tolerance`` plus 1e-9 of the side that is broken are ignored, and in rows what
+    rounding errors of their terms amount to.
     """
     if point.shape != (milp.columns,) or not np.isfinite(point).all():
         return "a point of the wrong length or with a value that is not finite"
     worst, rule = 0.0, None
-    excess = _excess(point, milp.lower, milp.upper, tolerance)
+    excess = _excess(point, milp.lower, milp.upper, np.full(milp.columns, tolerance))
     if excess.max(initial=0.0) > worst:
         at = int(excess.argmax())
         worst, rule = float(excess[at]), f"bounds of column {milp.column_names[at]}"
     for rows in milp.blocks:
-        excess = _excess(rows.activity(point), rows.lower, rows.upper, tolerance)
+        terms = rows.values * point[rows.columns]
+        allowed = tolerance + ROUNDING * rows.row_sums(np.abs(terms))
+        excess = _excess(rows.row_sums(terms), rows.lower, rows.upper, allowed)
         if excess.max(initial=0.0) > worst:
             at = int(excess.argmax())
             worst, rule = float(excess[at]), f"row {at} of {rows.name}"
@@ -149,7 +174,7 @@ def broken_rule(milp: Milp, point: FloatArray, tolerance: float = FEASIBILITY) -
 
 
 def _excess(
-    value: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: float
+    value: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: FloatArray
 ) -> FloatArray:
     """How far ``value`` lies outside [lower, upper], 0 within the tolerance."""
     below = np.where(np.isfinite(lower), lower - value - 1e-9 * np.abs(lower), -np.inf)

@@ -10,11 +10,60 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
+from optsched.errors import SolverError
 from optsched.solvers.outcome import Progress, SolverOptions
 
 Answer = TypeVar("Answer")
 
 POLL_S = 0.05
+
+
+class Wish:
+    """The wish to stop, which once expressed stays: by Ctrl-C, or by ``stop`` saying True."""
+
+    def __init__(self, stop: Callable[[], bool] | None = None) -> None:
+        self._stop = stop
+        self._expressed = False
+
+    @property
+    def expressed(self) -> bool:
+        """Whether it has been expressed so far, without asking again."""
+        return self._expressed
+
+    def express(self) -> None:
+        """Wish to stop."""
+        self._expressed = True
+
+    def ask(self) -> bool:
+        """Whether it is expressed; asks ``stop``, so only for the caller's thread."""
+        if not self._expressed and self._stop is not None and self._stop():
+            self._expressed = True
+        return self._expressed
+
+
+@contextmanager
+def ctrl_c_is_a_wish(wish: Wish) -> Iterator[None]:
+    """Let Ctrl-C express ``wish``, so that no KeyboardInterrupt can come at a bad moment.
+
+    A second Ctrl-C is raised. Only in the main thread, where signals arrive, and only in place of
+    Python's own handler: a caller with a handler of its own has decided otherwise. So of nested
+    uses the outermost gets the wish and hands it on as ``stop``.
+    """
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if wish.expressed:
+            signal.default_int_handler(number, frame)
+        wish.express()
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Watch:
@@ -28,12 +77,12 @@ class Watch:
     def __init__(self, options: SolverOptions) -> None:
         self._options = options
         self._told: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
-        self._stopping = False
+        self._wish = Wish(options.stop)
 
     @property
     def stopping(self) -> bool:
-        """Whether the job has been asked to stop."""
-        return self._stopping
+        """Whether the job has been asked to stop, also if it ended before it heard of that."""
+        return self._wish.expressed
 
     def tell(self, progress: Progress) -> None:
         """Pass a sign of life to the caller; called by the job, from any thread."""
@@ -41,7 +90,13 @@ class Watch:
             self._told.put(progress)
 
     def run(self, job: Callable[[], Answer]) -> Answer:
-        """Result of ``job()``; what it raises is raised here."""
+        """Result of ``job()``; what it raises is raised here.
+
+        Raises
+        ------
+        SolverError
+            The job ran out of memory.
+        """
         results: list[Answer] = []
         errors: list[BaseException] = []
 
@@ -53,53 +108,31 @@ class Watch:
             finally:
                 self._told.put(None)
 
-        with self._ctrl_c_is_a_wish():
+        with ctrl_c_is_a_wish(self._wish):
             thread = threading.Thread(target=work, name="optsched-solver", daemon=True)
             thread.start()
             self._attend()
             thread.join()
+        self._wish.ask()
+        if errors and isinstance(errors[0], MemoryError):
+            raise out_of_memory() from errors[0]
         if errors:
             raise errors[0]
         return results[0]
-
-    @contextmanager
-    def _ctrl_c_is_a_wish(self) -> Iterator[None]:
-        """Let Ctrl-C set a flag, so that no KeyboardInterrupt can come at a bad moment.
-
-        Only in the main thread, where signals arrive, and only in place of Python's own handler:
-        a caller with a handler of its own has decided otherwise.
-        """
-        mine = threading.current_thread() is threading.main_thread()
-        if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            yield
-            return
-
-        def handler(number: int, frame: FrameType | None) -> None:
-            if self._stopping:
-                signal.default_int_handler(number, frame)
-            self._stopping = True
-
-        signal.signal(signal.SIGINT, handler)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _attend(self) -> None:
         try:
             while self._attend_once():
                 pass
         except BaseException as error:
-            self._stopping = True
+            self._wish.express()
             if not isinstance(error, KeyboardInterrupt):
                 self._drain()
             raise
 
     def _attend_once(self) -> bool:
         """Whether the job is still running, after at most a moment."""
-        stop = self._options.stop
-        if stop is not None and not self._stopping and stop():
-            self._stopping = True
+        self._wish.ask()
         try:
             progress = self._told.get(timeout=POLL_S)
         except queue.Empty:
@@ -113,3 +146,11 @@ class Watch:
     def _drain(self) -> None:
         while self._told.get() is not None:
             pass
+
+
+def out_of_memory() -> SolverError:
+    """What to raise for a MemoryError in a solver."""
+    return SolverError(
+        "the solver ran out of memory",
+        hint="use fewer threads, a smaller instance or a shorter horizon",
+    )

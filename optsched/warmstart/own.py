@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import sys
@@ -21,7 +22,10 @@ _HINT = "see docs/own-scheduler.md"
 
 @dataclass(frozen=True)
 class OwnScheduler:
-    """A function from a user's file; what it raises becomes one line that says where."""
+    """A function from a user's file; what it raises becomes one line that says where.
+
+    What it prints goes to stderr: stdout is for the command's own data.
+    """
 
     path: Path
     name: str
@@ -37,10 +41,11 @@ class OwnScheduler:
             its own passes unchanged.
         """
         try:
-            schedule = self.function(instance)
-        except OptschedError:
+            with contextlib.redirect_stdout(sys.stderr):
+                schedule = self.function(instance)
+        except (OptschedError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             where = _line_in(self.path, error)
             raise OptschedError(
                 f"scheduler {self.name!r} raised {_told(error)} at {where}", hint=_HINT
@@ -95,9 +100,12 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and pickle look a class's module up there
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[spec.name]
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        sys.modules.pop(spec.name, None)
         raise OptschedError(
             f"scheduler file {path} raised {_told(error)} at {_line_in(path, error)}"
         ) from error
@@ -105,14 +113,18 @@ def _run(path: Path) -> ModuleType:
 
 
 def _told(error: BaseException) -> str:
-    text = str(error).splitlines()
+    try:
+        text = str(error).splitlines()
+    except Exception:  # its own __str__ is the user's code, too
+        text = []
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def _line_in(path: Path, error: BaseException) -> str:
     """``file:line`` of the innermost frame in the user's file."""
-    if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f"{path}:{error.lineno}"
+    if isinstance(error, SyntaxError) and error.lineno and error.filename:
+        own = Path(error.filename).resolve() == path.resolve()  # or of a file that it imports
+        return f"{path if own else error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).resolve() == path.resolve()]
     return f"{path}:{lines[-1]}" if lines else str(path)

@@ -16,6 +16,7 @@ from optsched.bounds.walk_states import walk_states
 from optsched.instance import Call, Instance, Request
 from optsched.io.generate import uniform
 from optsched.simulate import simulate
+from optsched.walk_pricing import WalkPricing
 from optsched.warmstart import scheduler
 from tests.bounds.draw import random_augmented, random_plain
 from tests.bounds.search import least_makespan
@@ -120,7 +121,7 @@ def test_is_nine_percent_above_the_area_where_three_requests_fit() -> None:
 def test_followed_stages_add_to_what_small_ones_prove() -> None:
     instance = uniform(1024, 32, 32, kv_tokens=100)
     values = []
-    for most_states in (30, 100, 200, 400):
+    for most_states in (40, 100, 200, 400):
         bound = closed_walk_bound(instance, time_limit_s=60, most_states=most_states)
         assert bound is not None
         values.append(bound.value_s)
@@ -148,7 +149,7 @@ def test_a_changed_number_is_refuted_or_proves_no_more_than_the_optimum() -> Non
     assert accepted >= 50
 
 
-def changed(bound: ClosedWalkBound, rng: random.Random) -> object:
+def changed(bound: ClosedWalkBound, rng: random.Random) -> WalkPricing:
     """The pricing of ``bound`` with one number changed, by a little or a lot."""
     pricing = bound.pricing
     change = rng.choice([-1, 1]) * 2 ** rng.randint(0, pricing.unit_bits)
@@ -198,7 +199,7 @@ def test_both_enumerations_find_the_same_contents_in_the_same_order(left_out: in
 
 def test_gives_up_where_walks_do_not_apply() -> None:
     many = uniform(32, 1, 32, kv_tokens=100_000)
-    assert closed_walk_bound(many, time_limit_s=60, most_states=1000) is None
+    assert closed_walk_bound(many, time_limit_s=60) is None
     call = Call(after_tokens=1, duration_s=0.1, response_tokens=2)
     calling = Instance(
         name="calling", limits=many.limits, cost=LINEAR,

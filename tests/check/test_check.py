@@ -144,15 +144,15 @@ def test_require_valid() -> None:
 
 
 def test_far_batches_take_no_memory() -> None:
-    far = 10**15
-    schedule = processing((0, 1, 1, 2), (0, 2, 1, 1), (0, far, 10**15, 1), (9, 10**17, 1, 1))
+    far = 10**14
+    schedule = processing((0, 1, 1, 2), (0, 2, 1, 1), (0, far, 10**14, 1), (9, 10**15, 1, 1))
     assert brief(check(ONE, schedule, None, POLICIES)) == [
         ("no-chunk", 1, "only", 1),
         ("progress", 3, None, far - 3),
         ("no-hold", 3, "only", far - 3),
-        ("progress", far + 2, None, 10**17 - far - 1),
-        ("completion", far + 2, "only", 10**15 - 2),
-        ("progress", 10**17, None, 1),
+        ("progress", far + 2, None, 10**15 - far - 1),
+        ("completion", far + 2, "only", 10**14 - 2),
+        ("progress", 10**15, None, 1),
     ]
 
 

@@ -51,5 +51,11 @@ def test_refused() -> None:
         mix(4, "SISI+LILO")
     with pytest.raises(InvalidInputError, match="groups"):
         mix(4, "SISO")
-    with pytest.raises(InvalidInputError, match="rate"):
-        azure_like(4, rate=-1)
+    for rate in (-1, 1e-320, float("nan"), float("inf")):
+        with pytest.raises(InvalidInputError, match="rate"):
+            azure_like(4, rate=rate)
+    with pytest.raises(InvalidInputError, match="seed: got -1"):
+        azure_like(4, seed=-1)
+    for make in (azure_like, lambda n: uniform(n, 1, 1), lambda n: mix(n, "SISO+LILO")):
+        with pytest.raises(InvalidInputError, match="requests: got 10000001"):
+            make(10_000_001)

@@ -85,6 +85,16 @@ def test_oversized_requests_are_named_and_left_out_only_when_asked(tmp_path: Pat
         ("azure", AZURE.replace(",44", ",0"), "line 2: GeneratedTokens: got '0'"),
         ("azure", AZURE.replace("2023-11-16 18:15:46", "yesterday"), "TIMESTAMP"),
         ("azure", AZURE + "2023-11-16 18:15:51.2225670,3\n", "line 5"),
+        ("azure", AZURE + "\n2023-11-16 18:15:51.2225670,3\n", "line 6"),
+        ("azure", AZURE.replace(",374,", ',"374,'), "line 4: unexpected end of data"),
+        ("azure", AZURE.replace("374", "3" * 200_000), "field larger than field limit"),
+        ("vidur", ARXIV.replace("3826", "3827"), "line 2: num_total_tokens: got '3827'"),
+        ("vidur", ARXIV.replace("3826", ""), "line 2: num_total_tokens: got ''"),
+        ("vidur", VIDUR.replace("4.314579", "4_3"), "line 3: arrived_at"),
+        ("vidur", VIDUR.replace("4.314579", "1e999"), "line 3: arrived_at"),
+        ("vidur", VIDUR.replace("4.314579", " 4"), "line 3: arrived_at"),
+        ("mooncake", "[" * 100_000 + "]" * 100_000, "line 1"),
+        ("mooncake", MOONCAKE.replace("7322", "10000001"), "line 2: input_length: got 10000001"),
         ("vidur", VIDUR.replace("4.314579", "-1"), "line 3: arrived_at"),
         ("vidur", VIDUR.replace("4.314579", "nan"), "line 3: arrived_at"),
         ("mooncake", VIDUR, "line 1"),
@@ -96,6 +106,39 @@ def test_refused(tmp_path: Path, layout: str, text: str, what: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         import_trace(layout, file(tmp_path, text), preset_name="study")
     assert what in str(caught.value)
+
+
+FIRST = "2023-11-16 18:15:46.6805900"
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "", "NaT", "now", "today", "2023", "2023-11-16", "2023-11-16T18:15:46", FIRST + "Z",
+        FIRST + "+00:00", FIRST + "000", FIRST[:20], " " + FIRST, FIRST + " ", FIRST[:16],
+        "-" + FIRST, "0000-11-16 18:15:46", "2023-13-16 18:15:46", "2023-02-29 18:15:46",
+        "2023-11-16 24:00:00", "2023-11-16 18:60:46", "2023-11-16 18:15:60",
+        "２023-11-16 18:15:46", "12023-11-16 18:15:46",
+    ],
+)  # fmt: skip
+def test_only_the_published_time_stamps_are_taken(tmp_path: Path, stamp: str) -> None:
+    with pytest.raises(InvalidInputError, match="line 2: TIMESTAMP: got"):
+        import_trace("azure", file(tmp_path, AZURE.replace(FIRST, stamp)), preset_name="study")
+
+
+def test_time_stamps_far_apart_and_with_few_digits(tmp_path: Path) -> None:
+    text = f"{AZURE.splitlines()[0]}\n0001-01-01 00:00:00,1,1\n9999-12-31 23:59:59.5,1,1\n"
+    instance, _ = import_trace("azure", file(tmp_path, text), preset_name="study")
+    assert [r.arrival_s for r in instance.requests] == [0.0, 315_537_897_599.5]
+
+
+@pytest.mark.parametrize("count", ["3_74", "+374", "-374", " 374", "374 ", "374.0", "３74", "٣", "",
+                                   "1e3", "10000001", "9" * 5000])  # fmt: skip
+def test_counts_are_plain_digits(tmp_path: Path, count: str) -> None:
+    with pytest.raises(InvalidInputError, match="line 2: ContextTokens: got"):
+        import_trace(
+            "azure", file(tmp_path, AZURE.replace(",374,", f",{count},")), preset_name="study"
+        )
 
 
 def test_unknown_layout_and_preset(tmp_path: Path) -> None:

@@ -113,6 +113,11 @@ BROKEN = [
     (changed(cost={"d0": 1}), "cost", "a preset or at least pieces"),
     (changed(cost={"pieces": [[-1, 0.5]]}), "cost.pieces", "positive time"),
     (changed(cost={"pieces": [[1, -1]]}), "cost.pieces[0][1]", ">= 0"),
+    (changed(cost={"pieces": [[1e308, 1]]}), "cost.pieces[0][0]", "within 1e+09"),
+    (changed(cost={"pieces": [[1, 1], [-1e10, 1]]}), "cost.pieces[1][0]", "within 1e+09"),
+    (changed(cost={"pieces": [[1, 1e308]]}), "cost.pieces[0][1]", "at most 1e+09"),
+    (changed(cost={"pieces": [[1, 1]], "d_kv": 2e9}), "cost.d_kv", "at most 1e+09"),
+    (changed(cost={"pieces": [[1, 1]], "p_mc": 1e300}), "cost.p_mc", "at most 1e+09"),
     (changed(cost={"pieces": [[1, 1, 1]]}), "$.cost.pieces[0]", "length 2"),
     (changed(cost={"pieces": [[1, 1]], "p_sq": -2}), "cost.p_sq", "got -2"),
     (changed(requests=[{**R0, "prompt_tokens": -8}]), "$.requests[0]", "got -8"),
@@ -148,6 +153,13 @@ def test_broken_files(value: Any, where: str, what: str) -> None:
 def test_no_json(text: bytes) -> None:
     with pytest.raises(InvalidInputError, match=r"file\.json: "):
         parse_instance(text, "file.json")
+
+
+@pytest.mark.parametrize("before", ["", '{"requests": [], "name": ', '{"what": '])
+def test_deeply_nested(before: str) -> None:
+    text = before + "[" * 100_000 + "]" * 100_000 + ("}" if before else "")
+    with pytest.raises(InvalidInputError, match=r"file\.json: "):
+        parse_instance(text.encode(), "file.json")
 
 
 def test_files_that_cannot_be_read(tmp_path: Any) -> None:

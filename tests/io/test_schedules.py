@@ -102,6 +102,19 @@ def test_written_files_obey_their_schemas() -> None:
         ({"first_batch": [1, 0]}, "runs.first_batch[1]: got 0"),
         ({"batches": [1]}, "runs.batches: got 1, expected 2 entries"),
         ({"tokens": [3, -1]}, "runs.tokens[1]: got -1"),
+        # What 64 bits cannot hold, and what sums of could not.
+        ({"first_batch": [2**63, 1]}, f"runs.first_batch[0]: got {2**63}"),
+        ({"first_batch": [1, -(2**70)]}, f"runs.first_batch[1]: got {-(2**70)}"),
+        ({"tokens": [3, 2**64]}, f"runs.tokens[1]: got {2**64}"),
+        ({"batches": [2**62, 1]}, f"runs.batches[0]: got {2**62}"),
+        (
+            {"first_batch": [1, 10**15 + 1]},
+            f"got {10**15 + 1}, expected a whole number <= {10**15}",
+        ),
+        (
+            {"batches": [10**10, 1], "tokens": [10**6, 1]},
+            "runs.tokens: got 1e+16, expected at most",
+        ),
     ],
 )
 def test_broken_schedules(tmp_path: Path, change: dict[str, object], what: str) -> None:
@@ -114,3 +127,59 @@ def test_broken_schedules(tmp_path: Path, change: dict[str, object], what: str) 
     with pytest.raises(InvalidInputError) as caught:
         read_schedule(path, TWO)
     assert what in str(caught.value)
+
+
+def test_waits_beyond_64_bits(tmp_path: Path) -> None:
+    wire = json.loads(to_json(schedule_file(SCHEDULE, TWO)))
+    wire["waits"] = {"batch": [2**64], "not_before_s": [1]}
+    (tmp_path / "s.json").write_text(json.dumps(wire))
+    with pytest.raises(InvalidInputError, match=f"waits.batch.0.: got {2**64}"):
+        read_schedule(tmp_path / "s.json", TWO)
+
+
+@pytest.mark.parametrize("column", ["first_batch", "batches", "tokens"])
+def test_the_record_has_the_same_limits_as_the_file(column: str) -> None:
+    one = {"request": [0], "kind": [P], "first_batch": [1], "batches": [1], "tokens": [1]}
+    assert Schedule(**{**one, column: np.array([10**15])}).batch_count  # type: ignore[arg-type]
+    for large in (np.array([10**15 + 1]), np.array([2**64 - 1], dtype=np.uint64)):
+        with pytest.raises(InvalidInputError, match=f"runs.{column}.0.: got {int(large[0])}"):
+            Schedule(**{**one, column: large})  # type: ignore[arg-type]
+
+
+def test_the_schedule_of_another_instance_is_told(tmp_path: Path) -> None:
+    other = uniform(2, 3, 2, kv_tokens=9)
+    schedule, trace, result = (tmp_path / name for name in ("s.json", "t.json", "r.json"))
+    write_schedule(SCHEDULE, TWO, schedule)
+    write_trace(TRACE, TWO, trace)
+    write_result(
+        Result(
+            instance=TWO.name, digest=TWO.digest, objective="makespan", value=0.5, bound=0.4,
+            proof=None, scope="all schedules", policies=(), termination="time-limit", wall_s=1.5,
+            schedule=SCHEDULE, found_by="vllm",
+        ), TWO, result,
+    )  # fmt: skip
+    told: list[str] = []
+    for read, path in ((read_schedule, schedule), (read_schedule, result), (read_trace, trace)):
+        read(path, TWO, told.append)
+        assert told == []
+        read(path, other)
+        assert told == []
+        read(path, other, told.append)
+        assert len(told) == 1
+        assert told.pop() == (
+            f"{path} was made for another instance ({TWO.name}, digest {TWO.digest})"
+        )
+    wire = json.loads(schedule.read_text())
+    del wire["digest"]
+    schedule.write_text(json.dumps(wire))
+    read_schedule(schedule, other, told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize("kind", ["schedule", "result"])
+def test_deeply_nested_files(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "s.json"
+    deep = "[" * 100_000 + "]" * 100_000
+    path.write_text(f'{{"options": {{"a": {deep}}}, "format": "optsched-{kind}/1"}}')
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        read_schedule(path, TWO)

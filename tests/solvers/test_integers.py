@@ -11,7 +11,7 @@ from optsched.errors import UnsupportedError
 from optsched.model.milp import FloatArray, Milp, block
 from optsched.solvers.box import in_a_box
 from optsched.solvers.integers import IntegerProgram, whole_numbers
-from optsched.solvers.scaling import in_microseconds
+from optsched.solvers.scaling import in_solver_units
 from tests.solvers.programs import (
     INFINITY,
     batch_times,
@@ -42,7 +42,7 @@ def test_integer_programs_keep_their_optimum() -> None:
     rng = np.random.default_rng(40)
     for _ in range(400):
         milp = random_integer_program(rng)
-        scaled = in_microseconds(milp)
+        scaled = in_solver_units(milp)
         whole = whole_numbers(in_a_box(scaled.milp))
         z = all_z(whole)
         kept = z[holds(whole, z)]
@@ -81,7 +81,7 @@ def test_continuous_columns_lose_no_feasible_point_and_no_bound() -> None:
     rng = np.random.default_rng(42)
     for _ in range(200):
         milp, best = batch_times(rng)
-        scaled = in_microseconds(milp)
+        scaled = in_solver_units(milp)
         boxed = in_a_box(scaled.milp)
         assert np.isfinite(boxed.upper).all()
         whole = whole_numbers(boxed)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
+from optsched.errors import InvalidInputError
 from optsched.model.milp import Block, FloatArray, Milp, block
+from optsched.solvers.lp import LinearProgram, solve_lp
+from optsched.solvers.outcome import SolverOptions, Termination
 from optsched.solvers.tighten import near_tight, tighten
 from tests.solvers.programs import INFINITY, dense, optimum, program
 
@@ -88,3 +94,57 @@ def test_an_infeasible_relaxation_is_told() -> None:
 def test_near_tight_keeps_violated_and_tight_rows() -> None:
     cut = dense([[1, 0], [0, 1], [1, 1]], -INFINITY, [1, 0.5, 3])
     assert near_tight(cut, np.array([1.0, 1.0])).upper.tolist() == [1, 0.5]
+
+
+def interrupt() -> bool:
+    os.kill(os.getpid(), signal.SIGINT)
+    return False
+
+
+def test_ctrl_c_between_two_relaxations_is_not_lost() -> None:
+    def separate(point: FloatArray) -> Block | None:
+        interrupt()
+        return covers(point)
+
+    done = tighten(MILP, separate, rounds=30)
+    assert done.interrupted
+    assert done.rounds == 1
+    assert done.bound == done.before
+
+
+def test_ctrl_c_while_rows_are_priced_is_not_lost() -> None:
+    def separate(point: FloatArray) -> Block | None:
+        interrupt()
+        assert solve_lp(MILP).point is not None  # not the wish of this program alone
+        return None
+
+    assert tighten(MILP, separate, rounds=30).interrupted
+
+
+def test_ctrl_c_during_a_relaxation_that_ends_at_once_is_not_lost() -> None:
+    # The wish comes with the first question whether there is one, and the answer is no.
+    done = tighten(MILP, covers, rounds=30, stop=interrupt)
+    assert done.interrupted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupted_linear_program_says_so_and_keeps_its_optimum() -> None:
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 1  # after the only question that a short run asks
+
+    answer = LinearProgram(MILP).solve(SolverOptions(stop=stop))
+    assert answer.termination is Termination.INTERRUPTED
+    assert answer.bound is None or answer.bound <= optimum(MILP) + 1e-9
+
+
+def test_without_a_wish_nothing_is_interrupted() -> None:
+    assert not tighten(MILP, covers, rounds=30).interrupted
+    assert not tighten(MILP, covers, rounds=30, stop=lambda: False).interrupted
+
+
+def test_more_threads_than_processors_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="threads: got 100000"):
+        tighten(MILP, covers, rounds=1, threads=100_000)

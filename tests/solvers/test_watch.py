@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from optsched.errors import InvalidInputError, SolverError
 from optsched.solvers.outcome import Progress, SolverOptions
 from optsched.solvers.watch import Watch
 
@@ -84,3 +85,30 @@ def test_callbacks_run_in_the_callers_thread_even_if_that_is_not_the_main_one() 
     thread.join()
     assert len(seen) == 2
     assert seen[0] == seen[1]
+
+
+def test_ctrl_c_just_before_the_end_is_not_lost() -> None:
+    watch = Watch(SolverOptions())
+    assert watch.run(interrupt) is None
+    assert watch.stopping
+
+
+def test_a_stop_that_comes_too_late_to_be_polled_is_not_lost() -> None:
+    asked: list[int] = []
+    watch = Watch(SolverOptions(stop=lambda: bool(asked)))
+    watch.run(lambda: asked.append(1))
+    assert watch.stopping
+
+
+def test_running_out_of_memory_is_told_as_such() -> None:
+    def hungry() -> None:
+        raise MemoryError("std::bad_alloc")
+
+    with pytest.raises(SolverError, match="out of memory"):
+        Watch(SolverOptions()).run(hungry)
+
+
+@pytest.mark.parametrize("threads", [0, 100_000])
+def test_more_threads_than_processors_are_refused(threads: int) -> None:
+    with pytest.raises(InvalidInputError, match=f"threads: got {threads}"):
+        SolverOptions(threads=threads)

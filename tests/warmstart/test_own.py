@@ -77,6 +77,8 @@ def test_something_that_cannot_be_called(tmp_path: Path) -> None:
         ("def mine(:\n", "SyntaxError: .*mine.py:1"),
         ("\nimport nothing_of_this_name\n", "ModuleNotFoundError: .*mine.py:2"),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3 at .*mine.py:2"),
+        ("class Own(BaseException): pass\nraise Own('no')\n", "Own: no at .*mine.py:2"),
+        ("compile('1 +', 'other.py', 'exec')\n", r"SyntaxError: .* at other\.py:1"),
     ],
 )
 def test_a_file_that_does_not_run(tmp_path: Path, text: str, line: str) -> None:
@@ -91,6 +93,38 @@ def test_an_exception_is_told_with_its_line(tmp_path: Path) -> None:
         OptschedError, match=r"scheduler 'mine' raised IndexError: list index .*mine\.py:5"
     ):
         mine(INSTANCE)
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("class Own(BaseException): pass", "raised Own: no at .*mine.py:4"),
+        ("Own = SystemExit", "raised SystemExit: no at .*mine.py:4"),
+        ("Own = GeneratorExit", "raised GeneratorExit: no at .*mine.py:4"),
+        ("class Own(Exception):\n  def __str__(self): return 1 / 0", "raised Own at .*mine.py:5"),
+    ],
+)
+def test_whatever_it_raises_is_told(tmp_path: Path, raised: str, told: str) -> None:
+    text = f"{raised}\n\ndef mine(instance):\n    raise Own('no')\n"
+    with pytest.raises(OptschedError, match=told):
+        scheduler(written(tmp_path, text))(INSTANCE)
+
+
+def test_ctrl_c_is_no_fault_of_it(tmp_path: Path) -> None:
+    mine = scheduler(written(tmp_path, "def mine(instance):\n    raise KeyboardInterrupt\n"))
+    with pytest.raises(KeyboardInterrupt):
+        mine(INSTANCE)
+
+
+def test_what_it_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "from optsched.warmstart import scheduler\nprint('loading')\n"
+        "def mine(instance):\n    print('thinking')\n    return scheduler('vllm')(instance)\n"
+    )
+    scheduler(written(tmp_path, text))(INSTANCE)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "loading\nthinking\n"
 
 
 def test_a_refusal_of_its_own_passes_unchanged(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from optsched.certificate import (
     PromptCount,
     StepCount,
     TokenCount,
+    WalkTime,
     WeightCount,
 )
 
@@ -34,6 +35,9 @@ def describe(argument: Argument) -> list[str]:
         return [text, *_batches(argument.count)]
     if isinstance(argument, BalancedTime):
         return ["attention, and new tokens spread evenly over batches", *_batches(argument.count)]
+    if isinstance(argument, WalkTime):
+        contents = len(argument.pricing.potentials)
+        return [f"closed walks through {contents} memory contents under prices of token events"]
     if isinstance(argument, PricedTime):
         horizons = argument.pricing.horizons
         prices = sum(4 * len(h.memory) for h in horizons)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from optsched.bounds.exact_lagrangian import lagrangian_value
+from optsched.bounds.exact_walks import walk_value
 from optsched.bounds.path_total import demand, path_count
 from optsched.bounds.verify.counts import batches
 from optsched.bounds.verify.law import law_of
@@ -14,7 +15,7 @@ from optsched.bounds.verify.steps import steps_of
 from optsched.bounds.verify.units import Units
 from optsched.bounds.verify.work import own_work, work_and_setups
 from optsched.bounds.verify.workload import Workload
-from optsched.certificate import BalancedTime, LineTime, OfflineTime, PricedTime
+from optsched.certificate import BalancedTime, LineTime, OfflineTime, PricedTime, WalkTime
 from optsched.instance import Instance
 
 _MOST_PATH_STEPS = 2_000_000_000
@@ -22,6 +23,8 @@ _MOST_PATH_STEPS = 2_000_000_000
 
 def offline_time(workload: Workload, argument: OfflineTime, units: Units) -> Fraction:
     """Seconds that ``argument`` proves for requests that are all there from the start."""
+    if isinstance(argument, WalkTime):
+        return walk_value(_alone(workload), argument.pricing)
     count = batches(workload, argument.count)
     if isinstance(argument, PricedTime):
         return _priced(workload, argument, count)
@@ -39,9 +42,7 @@ def offline_time(workload: Workload, argument: OfflineTime, units: Units) -> Fra
 def _priced(workload: Workload, argument: PricedTime, count: int) -> Fraction:
     """The time-indexed Lagrangian at the prices of ``argument``; see ``exact_lagrangian``."""
     pricing, limits = argument.pricing, workload.limits
-    instance = Instance(
-        name="priced", limits=limits, cost=workload.cost, requests=tuple(workload.requests)
-    )
+    instance = _alone(workload)
     requests = demand(instance.prompt_tokens, instance.output_tokens)
     largest = max(r.prompt_tokens for r in workload.requests)
     hold(max(pricing.cells, default=0) >= largest, f"a prompt of {largest} tokens is in no cell")
@@ -55,6 +56,14 @@ def _priced(workload: Workload, argument: PricedTime, count: int) -> Fraction:
     )
     hold(steps <= _MOST_PATH_STEPS, "paths take too many steps to be checked")
     return lagrangian_value(instance, pricing, count)
+
+
+def _alone(workload: Workload) -> Instance:
+    """The requests of ``workload`` as an instance of their own."""
+    return Instance(
+        name="priced", limits=workload.limits, cost=workload.cost,
+        requests=tuple(workload.requests),
+    )  # fmt: skip
 
 
 def _under_a_line(workload: Workload, argument: LineTime, count: int, units: Units) -> int:

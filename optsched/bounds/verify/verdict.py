@@ -19,6 +19,7 @@ from optsched.certificate import (
     LineTime,
     PathTime,
     PricedTime,
+    WalkTime,
 )
 from optsched.instance import Instance
 
@@ -123,6 +124,6 @@ def _lines(argument: Argument) -> tuple[Line, ...]:
         return _lines(argument.late)
     if isinstance(argument, LineTime):
         return (argument.line,)
-    if isinstance(argument, BalancedTime | PricedTime | PathTime):
+    if isinstance(argument, BalancedTime | PricedTime | WalkTime | PathTime):
         return ()
     return argument.lines
