@@ -22,15 +22,18 @@ OPEN = ((12, 32, 12, 64), (12, 8, 12, 19), (12, 16, 12, 96))
 @click.command(help=__doc__)
 @click.option("--time-limit", default=60.0, show_default=True)
 @click.option("--solver", "solvers", multiple=True, default=("highs",), show_default=True)
+@click.option("--effort", default="quick", show_default=True, help="Of formulation-free bounds.")
 @click.option("--all", "every", is_flag=True, help="Also instances that may stay open.")
-def main(time_limit: float, solvers: tuple[str, ...], every: bool) -> None:
+def main(time_limit: float, solvers: tuple[str, ...], effort: str, every: bool) -> None:
     """Print the table."""
     rows = []
     for requests, prompt, output, capacity in CASES + OPEN * every:
         instance = uniform(requests, prompt, output, kv_tokens=capacity)
         for solver in solvers:
             begin = time.perf_counter()
-            result = solve(instance, SolveOptions(solver=solver, time_limit_s=time_limit))
+            result = solve(
+                instance, SolveOptions(solver=solver, time_limit_s=time_limit, effort=effort)
+            )
             wall_s = time.perf_counter() - begin
             assert result.schedule is not None
             rows.append(

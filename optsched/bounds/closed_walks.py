@@ -31,6 +31,7 @@ from optsched.bounds.walk_states import (
     walk_states,
 )
 from optsched.instance import Instance
+from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import solve_lp
 from optsched.solvers.outcome import SolverOptions
 from optsched.walk_pricing import WalkPricing
@@ -129,7 +130,8 @@ def _solved(
     ground = walk_ground(instance, left_out, line.intercept_s, line.slope_s, _UNIT_BITS)
     states = walk_states(ground)
     program = walk_program(states, ground, _UNIT_BITS)
-    solution = solve_lp(program.milp, SolverOptions(time_limit_s=max(time_limit_s, 0.0)))
+    limits = SolverOptions(time_limit_s=max(time_limit_s, 0.0))
+    solution = unless_interrupted(solve_lp(program.milp, limits))
     if solution.row_duals is None or not np.isfinite(solution.row_duals).all():
         return None
     repaired = _repaired(states, ground, program.duals(solution.row_duals))

@@ -27,6 +27,7 @@ from optsched.bounds.events import TokenRuns
 from optsched.bounds.packing import occurring
 from optsched.instance import Limits
 from optsched.model.milp import Block, Milp, block
+from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import LinearProgram
 
 IntArray = NDArray[np.int64]
@@ -97,7 +98,7 @@ def best_weights(problem: Items, at_least: int = 1) -> tuple[int, IntArray]:
     program = LinearProgram(_restricted(problem, np.diag(problem.copies)))
     best, chosen = 0, np.ones(problem.sizes.size, dtype=np.int64)
     for _ in range(_MOST_PATTERNS):
-        prices = program.solve().point
+        prices = unless_interrupted(program.solve()).point
         if prices is None:
             break
         weights = np.floor(np.clip(prices, 0.0, 1.0) * _SCALE).astype(np.int64)

@@ -23,6 +23,7 @@ from optsched.bounds.path_dp import SAFE
 from optsched.instance import Instance
 from optsched.model.coarse import BatchPrices, coarse_program
 from optsched.pricing import BatchPricing, PricedBatches
+from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import solve_lp
 from optsched.solvers.outcome import SolverOptions, Termination
 
@@ -163,7 +164,7 @@ class PriceSearch:
             least_batches=least, most_batches=most,
         )  # fmt: skip
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.01)
-        answer = solve_lp(program.milp, SolverOptions(time_limit_s=left))
+        answer = unless_interrupted(solve_lp(program.milp, SolverOptions(time_limit_s=left)))
         if answer.termination is not Termination.FINISHED or answer.row_duals is None:
             return None
         assert answer.value is not None

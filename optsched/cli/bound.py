@@ -9,7 +9,7 @@ import click
 
 from optsched import io
 from optsched.bounds import EFFORTS, certificate_of
-from optsched.cli.output import percent, print_json, print_table, seconds
+from optsched.cli.output import note, percent, print_json, print_table, seconds
 from optsched.cli.parameters import FiniteRange
 from optsched.cli.progress import ProgressLine
 from optsched.instance import Instance, require_feasible
@@ -65,8 +65,11 @@ def bound(
     arrive like those of the Azure conversation hour, on Llama-3-70B and four A100.
     """
     workload = default_instance() if instance is None else io.read_instance(instance)
+    for target in (schedule_out, certificate):
+        if target is not None:
+            io.require_writable(target)
     require_feasible(workload)
-    given = [assess(workload, io.read_schedule(path, workload), str(path)) for path in files]
+    given = [assess(workload, io.read_schedule(path, workload, note), str(path)) for path in files]
     with ProgressLine(quiet) as progress:
         found = compare(
             workload, names, given=given, effort=effort, time_limit_s=time_limit, report=progress
@@ -80,8 +83,8 @@ def bound(
     else:
         _print(workload, found)
     for name in names:
-        for note in notes(name, workload):
-            click.echo(f"note: {note}", err=True)
+        for text in notes(name, workload):
+            note(text)
     for failure in found.failures:
         click.echo(f"error: {failure}", err=True)
     if not found.finished:

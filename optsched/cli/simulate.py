@@ -36,6 +36,9 @@ def simulate(
     The schedule is checked first; exit code 3 if it breaks a rule.
     """
     workload = io.read_instance(instance)
+    for target in (trace_out, schedule_out):
+        if target is not None:
+            io.require_writable(target)
     found = chosen_schedule(workload, schedule, scheduler)
     if schedule_out is not None:
         io.write_schedule(found.schedule, workload, schedule_out, found.name)

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from optsched import io
-from optsched.cli.output import percent, print_json, print_table, seconds
+from optsched.bounds import EFFORTS
+from optsched.cli.output import note, percent, print_json, print_table, seconds
 from optsched.cli.parameters import SEED, FiniteRange
 from optsched.cli.progress import ProgressLine
 from optsched.errors import InfeasibleError
@@ -43,6 +44,10 @@ Examples:
     help="highs, cpsat, or pulp:NAME for any solver that PuLP finds (pulp:CBC, pulp:GUROBI ...).",
 )  # fmt: skip
 @click.option(
+    "--effort", type=click.Choice(EFFORTS), default="normal", show_default=True,
+    help="How hard to look for bounds that need no formulation.",
+)  # fmt: skip
+@click.option(
     "--time-limit", type=FiniteRange(min=0, min_open=True), default=60.0, show_default=True,
     help="Seconds for everything together.",
 )  # fmt: skip
@@ -69,7 +74,7 @@ Examples:
 @click.pass_context
 def solve(
     ctx: click.Context, instance: Path, policies: tuple[str, ...], formulation: str, solver: str,
-    time_limit: float, gap: float, seed: int, threads: int, warm_start: str,
+    effort: str, time_limit: float, gap: float, seed: int, threads: int, warm_start: str,
     write_model: Path | None, certificate: Path | None, out: Path | None, as_json: bool,
     quiet: bool,
 ) -> None:  # fmt: skip
@@ -81,12 +86,15 @@ def solve(
     before that, else 4.
     """
     workload = io.read_instance(instance)
+    for target in (out, certificate, write_model):
+        if target is not None:
+            io.require_writable(target)
     known = []
     if Path(warm_start).is_file():
-        schedule = io.read_schedule(warm_start, workload)
+        schedule = io.read_schedule(warm_start, workload, note)
         known, warm_start = [assess(workload, schedule, warm_start)], "given"
     options = SolveOptions(
-        policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver,
+        policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver, effort=effort,
         time_limit_s=time_limit, relative_gap=gap, seed=seed, threads=threads,
         warm_start=warm_start, write_model=write_model, certificate=certificate,
     )  # fmt: skip

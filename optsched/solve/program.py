@@ -25,6 +25,7 @@ from optsched.solve.plan import (
     network_arcs,
 )
 from optsched.solve.search import Search
+from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import solve_lp
 
 FloatArray = NDArray[np.float64]
@@ -144,7 +145,7 @@ def _start(
 
 
 def _relaxation_point(milp: Milp) -> FloatArray:
-    point = solve_lp(milp).point
+    point = unless_interrupted(solve_lp(milp)).point
     if point is None:
         raise SolverError("the linear program that prices hull rows was not solved")
     return point

@@ -27,6 +27,8 @@ class SolveOptions:
         (schedulers and combinatorial bounds only).
     solver : str
         Back end, see :func:`optsched.solvers.solver`.
+    effort : str
+        Of the bounds that need no formulation, see :func:`optsched.bounds.best_bound`.
     time_limit_s : float
         For everything together.
     relative_gap : float
@@ -45,6 +47,7 @@ class SolveOptions:
     policies: tuple[str, ...] = ()
     formulation: str = "auto"
     solver: str = "highs"
+    effort: str = "normal"
     time_limit_s: float = 60.0
     relative_gap: float = OPTIMAL_GAP
     seed: int = 0

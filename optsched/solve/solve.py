@@ -127,13 +127,14 @@ def _fall_back(search: Search) -> None:
 
 def _priced_bound(search: Search, time_limit_s: float) -> None:
     """The bounds whose prices a linear program finds, unless value and bound have met."""
-    if search.closed or search.instance.has_calls or time_limit_s <= 0:
+    effort = search.options.effort
+    if search.closed or search.instance.has_calls or time_limit_s <= 0 or effort == "quick":
         return
     begin = time.monotonic()
     search.tell("priced bounds")
     # Of a policy's schedules only those above the bound matter, and they are longer still.
     found = best_bound(
-        search.instance, effort="normal", time_limit_s=time_limit_s, target_s=search.value
+        search.instance, effort=effort, time_limit_s=time_limit_s, target_s=search.value
     )
     if found.bound.value_s > search.proven_s:
         search.proven = found
@@ -180,6 +181,7 @@ def _result(
         schedule=best.schedule if best else None, found_by=best.name if best else None,
         options={
             "formulation": options.formulation, "solver": options.solver,
+            "effort": options.effort,
             "time_limit_s": options.time_limit_s, "relative_gap": options.relative_gap,
             "seed": options.seed, "threads": options.threads, "warm_start": options.warm_start,
         },

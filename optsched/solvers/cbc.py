@@ -27,7 +27,7 @@ from optsched.solvers.verify import Answer, settle
 from optsched.solvers.watch import POLL_S, Watch
 from optsched.solvers.write import write_numbered_mps
 
-GRACE_S = 5.0
+GRACE_S = 2.0
 BOUND_DIGIT = 0.001  # the log prints bounds with three decimals
 NO_BOUND = 1e49
 
@@ -112,11 +112,16 @@ def _answer(
             command += ["-mips", str(first)]
         command += ["-solve", "-printingOptions", "all", "-solution", str(solution)]
         watch = Watch(options)
-        log = watch.run(lambda: _run(command, watch, scaled))
+        late_s = None if options.time_limit_s is None else options.time_limit_s + GRACE_S
+        begin = time.monotonic()
+        log = watch.run(lambda: _run(command, watch, scaled, late_s))
+        late = late_s is not None and time.monotonic() - begin >= late_s
         text = solution.read_text(encoding="ascii") if solution.exists() else ""
     answer = _read(milp, scaled, options, log, text)
     if watch.stopping and answer.termination is Termination.FAILED:
         return replace(answer, termination=Termination.INTERRUPTED)  # before it could listen
+    if late and answer.termination in (Termination.FAILED, Termination.INTERRUPTED):
+        return replace(answer, termination=Termination.TIME_LIMIT)
     return answer
 
 
@@ -125,8 +130,11 @@ def _start_text(point: FloatArray) -> str:
     return "Stopped on time - objective value 0\n" + "".join(lines)
 
 
-def _run(command: list[str], watch: Watch, scaled: Scaled) -> str:
-    """Log of a run; improved values are told on the way, and the wish to stop is passed on."""
+def _run(command: list[str], watch: Watch, scaled: Scaled, late_s: float | None) -> str:
+    """Log of a run; improved values are told on the way, and the wish to stop is passed on.
+
+    Stopped as well after ``late_s``: CBC does not look at the clock in its root relaxation.
+    """
     begin = time.monotonic()
     # A session of its own: Ctrl-C reaches CBC through the wish to stop, once, and not before.
     with subprocess.Popen(
@@ -134,7 +142,9 @@ def _run(command: list[str], watch: Watch, scaled: Scaled) -> str:
         text=True, errors="replace", start_new_session=True,
     ) as process:  # fmt: skip
         done = threading.Event()
-        threading.Thread(target=_stop_when_asked, args=(process, watch, done), daemon=True).start()
+        latest = np.inf if late_s is None else begin + late_s
+        arguments = (process, watch, done, latest)
+        threading.Thread(target=_stop_when_asked, args=arguments, daemon=True).start()
         lines = []
         assert process.stdout is not None
         for line in process.stdout:
@@ -147,9 +157,11 @@ def _run(command: list[str], watch: Watch, scaled: Scaled) -> str:
     return "".join(lines)
 
 
-def _stop_when_asked(process: subprocess.Popen[str], watch: Watch, done: threading.Event) -> None:
+def _stop_when_asked(
+    process: subprocess.Popen[str], watch: Watch, done: threading.Event, latest: float
+) -> None:
     while not done.wait(POLL_S):
-        if watch.stopping:
+        if watch.stopping or time.monotonic() > latest:
             process.send_signal(signal.SIGINT)
             if not done.wait(GRACE_S):
                 process.kill()

@@ -43,6 +43,8 @@ class Kinds:
         Requests that start as this kind.
     capacity : int
         Pages that a batch may hold.
+    line : (float, float)
+        Fixed time of a batch and time per token, in seconds.
     """
 
     held: IntArray
@@ -57,6 +59,7 @@ class Kinds:
     waiting_hash: NDArray[np.uint64]
     members: tuple[tuple[int, ...], ...]
     capacity: int
+    line: tuple[float, float]
 
     @property
     def none(self) -> int:
@@ -102,7 +105,7 @@ def kinds_of(instance: Instance, weight: float) -> Kinds:
         decode_s=np.append(decode_s, 0.0), resident_s=resident, waiting_s=np.append(waiting, 0.0),
         resident_hash=random[0], waiting_hash=random[1],
         members=tuple(tuple(members[p, o]) if g == 0 else () for _, p, o, g in rows),
-        capacity=capacity,
+        capacity=capacity, line=(fixed_s, token_s),
     )  # fmt: skip
 
 

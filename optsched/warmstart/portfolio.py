@@ -16,6 +16,7 @@ from optsched.warmstart.lookahead import LookAheadOptions, look_ahead
 from optsched.warmstart.loop import run
 from optsched.warmstart.refusal import require_no_calls
 from optsched.warmstart.rounds import rounds
+from optsched.warmstart.searched import beams, walks
 from optsched.warmstart.settings import settings
 from optsched.warmstart.start_rates import RateGate, start_rates
 from optsched.warmstart.table import RULES
@@ -175,6 +176,17 @@ def _rounds(instance: Instance) -> Schedules:
             yield rounds(instance, cap, most, Preference.LONG_OUTPUT)
 
 
+def _beam(instance: Instance) -> Schedules:
+    """Where the search does not apply: plain look-ahead."""
+    found = list(beams(instance))
+    yield from found or _look_ahead(instance)
+
+
+def _walk_guided(instance: Instance) -> Schedules:
+    found = list(walks(instance))
+    yield from found or _look_ahead(instance)
+
+
 def _best(instance: Instance) -> Schedules:
     tried = settings(instance)
     families = [_lp_guided]
@@ -184,7 +196,7 @@ def _best(instance: Instance) -> Schedules:
     if tried.large:
         rules = () if instance.offline else _RULES_WITH_ARRIVALS
     else:
-        families += [_look_ahead, _staggered, _capped, _rounds]
+        families += [_look_ahead, _staggered, _capped, _rounds, walks, beams]
     for family in families:
         yield from family(instance)
     for name in rules:
@@ -205,6 +217,8 @@ LOOK_AHEAD: dict[str, LookAheadScheduler] = {
         ("gated-prefill", "backward look-ahead in which fills share batches", _gated),
         ("rounds", "fills whole rounds of requests, holds them, then decodes them together",
          _rounds),
+        ("beam", "beam search over what is resident and what waits, evictions included", _beam),
+        ("walk-guided", "follows the optimal closed walks over memory contents", _walk_guided),
         (PORTFOLIO, "the best of the look-ahead schedulers and of the strongest rules", _best),
     )
 }  # fmt: skip

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from optsched.instance import Instance, IntArray
 from optsched.model.milp import Milp, block
+from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import solve_lp
 from optsched.warmstart.groups import Groups
 
@@ -118,7 +119,7 @@ def _served(
             ),
         ),
     )  # fmt: skip
-    point = solve_lp(program).point
+    point = unless_interrupted(solve_lp(program)).point
     if point is None:
         return 0.0, np.zeros((kinds.size, 1))
     rates = np.zeros((kinds.size, buckets * stride))

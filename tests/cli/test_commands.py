@@ -49,7 +49,8 @@ def test_solve_under_a_policy() -> None:
 
 
 def test_solve_without_proof_exits_with_4() -> None:
-    ended = optsched("solve", PAPER / "I4.json", "--formulation", "none", "--json")
+    path = ROOT / "instances" / "tiny" / "arrivals-01.json"
+    ended = optsched("solve", path, "--json")
     result = json.loads(ended.out)
     assert ended.code == 4
     assert result["gap"] > 0
@@ -58,7 +59,8 @@ def test_solve_without_proof_exits_with_4() -> None:
 
 
 def test_a_gap_that_is_asked_for_is_enough() -> None:
-    ended = optsched("solve", PAPER / "I4.json", "--formulation", "none", "--gap", "0.1", "--json")
+    path = ROOT / "instances" / "tiny" / "arrivals-01.json"
+    ended = optsched("solve", path, "--gap", "0.9", "--json")
     assert ended.code == 0
     assert json.loads(ended.out)["termination"] == "gap-reached"
 
@@ -102,6 +104,40 @@ def test_bound_with_all_schedulers_files_and_a_users_rule(tmp_path: Path) -> Non
     assert ended.code == 0, ended.err
     for name in ("vllm-v1", "mc-sf", "sarathi-nohy-ef", str(result), "shortest_first", "bound ("):
         assert name in ended.out
+
+
+def test_a_certificate_is_accepted_and_a_raised_claim_refuted(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    assert optsched("bound", PAPER / "I64.json", "--certificate", path).code == 0
+    ended = optsched("verify", path, PAPER / "I64.json", "--json")
+    verdict = json.loads(ended.out)
+    assert ended.code == 0
+    assert verdict["accepted"]
+    # The closed-walk bound meets the optimum of this instance: evictions are proven optimal.
+    assert float(verdict["proven_s"]) == pytest.approx(0.15471228, rel=1e-7)
+    assert optsched("verify", path, PAPER / "I4.json").code == 3
+    claim = json.loads(path.read_text())
+    claim["bound_s"] *= 1 + 1e-9
+    path.write_text(json.dumps(claim))
+    assert optsched("verify", path).code == 3
+
+
+def test_solve_writes_a_certificate(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    assert optsched("solve", PAPER / "I8.json", "--certificate", path).code == 0
+    assert optsched("verify", path).code == 0
+
+
+def test_explain_splits_the_gap() -> None:
+    ended = optsched("explain", PAPER / "I64.json", "--scheduler", "vllm-ef", "--json")
+    told = json.loads(ended.out)
+    assert ended.code == 0
+    parts = sum(term["seconds"] for term in told["terms"] if term["part_of"] is None)
+    assert parts == pytest.approx(told["value"] - told["bound"], abs=1e-12)
+    assert not told["evictions"]
+    text = optsched("explain", PAPER / "I64.json", "--scheduler", "vllm").out
+    assert "refills" in text
+    assert "eviction of" in text
 
 
 def test_check_names_what_is_wrong(tmp_path: Path) -> None:
@@ -151,8 +187,13 @@ def test_lists() -> None:
     assert json.loads(optsched("schema", "schedule").out)["title"] == "optsched-schedule/1"
 
 
-@pytest.mark.parametrize("command", ["", "solve", "bound", "simulate", "check", "import",
-                                     "generate", "presets", "schedulers", "schema"])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "", "solve", "bound", "explain", "verify", "simulate", "check", "import", "generate",
+        "presets", "schedulers", "schema",
+    ],
+)  # fmt: skip
 def test_help_has_an_example(command: str) -> None:
     ended = optsched(*([command] if command else []), "--help")
     assert ended.code == 0

@@ -111,10 +111,6 @@ def test_written_files_obey_their_schemas() -> None:
             {"first_batch": [1, 10**15 + 1]},
             f"got {10**15 + 1}, expected a whole number <= {10**15}",
         ),
-        (
-            {"batches": [10**10, 1], "tokens": [10**6, 1]},
-            "runs.tokens: got 1e+16, expected at most",
-        ),
     ],
 )
 def test_broken_schedules(tmp_path: Path, change: dict[str, object], what: str) -> None:

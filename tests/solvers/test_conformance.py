@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from optsched.errors import OptschedError, SolverError
 from optsched.model.milp import Milp
-from optsched.solvers import available, solver
+from optsched.solvers import available, cbc, solver
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
 from tests.solvers.programs import (
     INFINITY,
@@ -264,6 +265,20 @@ def test_progress_is_told_in_the_callers_thread(name: str) -> None:
             assert progress.value == pytest.approx(milp.value(progress.point), abs=1e-6)
         if progress.bound is not None:
             assert progress.bound <= milp.value(outcome.point) + 1e-6
+
+
+def test_a_cbc_that_does_not_look_at_the_clock_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = tmp_path / "cbc"
+    deaf.write_text("#!/bin/sh\ntest $1 = -exit && exit\ntrap '' INT\nexec sleep 600\n")
+    deaf.chmod(0o755)
+    monkeypatch.setattr(cbc, "GRACE_S", 0.1)
+    milp, start = market_split(columns=6, rows=1)
+    outcome = cbc.cbc(str(deaf), milp, SolverOptions(time_limit_s=0.1), start)
+    assert outcome.termination is Termination.TIME_LIMIT
+    assert outcome.point is not None
+    assert outcome.bound is None
 
 
 def test_what_report_raises_reaches_the_caller() -> None:
