@@ -2,11 +2,12 @@
 
     python -m benchmarks.paper [--preset study] [--compact-seconds 60] [--gurobi]
 
-For each I: what `optsched solve --effort quick` proves, by which formulation, and how long it took;
-the same by the closed-walk bound, without a formulation; evictions in the optimum, the best schedule without evictions and what evictions gain. With
---compact-seconds the compact formulation for so long each, with and without its strengthening, on
-HiGHS; with --gurobi also without it on Gurobi through PuLP, as far as the licence in gurobipy's
-package allows (2,000 columns or rows).
+For each I: what `optsched solve --effort quick` proves, by which formulation, and how long it took
+with schedulers and all; evictions in the optimum, the best schedule without evictions and what
+evictions gain; the closed-walk bound, which needs no formulation. With --compact-seconds also the
+compact formulation for so long each, with and without its strengthening, on HiGHS; with --gurobi
+without it on Gurobi through PuLP, as far as the licence in gurobipy's package allows (2,000 columns
+or rows).
 """
 
 from __future__ import annotations

@@ -101,6 +101,7 @@ def ways_on(states: States, kinds: Kinds, effort: Effort, most_requests: int) ->
     """Batches that may follow the states; all of them keep every rule."""
     rows = _evictions(states, _start(states, kinds, effort), kinds, effort)
     rows = _fills(states, rows, kinds, effort, most_requests)
+    rows = _promising(states, rows, kinds, effort.rows)
     rows = _decodes(states, rows, kinds, most_requests)
     evicted = np.where(rows.evicted, kinds.held[states.residents[rows.parent]], kinds.capacity + 1)
     needed = evicted.min(axis=1, initial=kinds.capacity + 1) > rows.free
@@ -231,6 +232,19 @@ def _decodes(states: States, rows: Rows, kinds: Kinds, most_requests: int) -> Ro
         tokens=rows.tokens + count, processed=rows.processed + count,
         hash=rows.hash + (kinds.resident_hash[then] - kinds.resident_hash[kind]).sum(axis=1),
     )  # fmt: skip
+
+
+def _promising(states: States, rows: Rows, kinds: Kinds, most: int) -> Rows:
+    """At most ``most`` rows: the best if as many residents decode as there are free pages."""
+    if rows.parent.size <= most:
+        return rows
+    kind = np.where(rows.evicted, kinds.none, states.residents[rows.parent])
+    earned = kinds.resident_s[kind] - kinds.resident_s[kinds.next[kind]] - kinds.decode_s[kind]
+    grows = (kinds.after[kind] - kinds.held[kind]).sum(axis=1)
+    share = np.minimum(1.0, rows.free / np.maximum(grows, 1))
+    value = rows.left_s + rows.attention_s + states.time_s[rows.parent]
+    value -= share * earned.sum(axis=1)
+    return rows.take(np.argsort(value, kind="stable")[:most])
 
 
 def _cheapest(rows: Rows, most: int) -> Rows:

@@ -22,7 +22,7 @@ _STATES = 20_000  # of all layers of a beam, about
 _WIDTHS = (3, 150)
 _FEW_TOKENS = 2_000  # up to here more than one eviction per batch is tried
 _ROWS = 30
-_MOST_CONTENTS = 3_000
+_MOST_CONTENTS = 1_000
 _LEAST_REQUESTS = 12  # of which fewer have no steady state
 _LAST = (0, 12, 40)
 
