@@ -94,8 +94,8 @@ def solve(
         schedule = io.read_schedule(warm_start, workload, note)
         known, warm_start = [assess(workload, schedule, warm_start)], "given"
     options = SolveOptions(
-        policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver, effort=effort,
-        time_limit_s=time_limit, relative_gap=gap, seed=seed, threads=threads,
+        policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver,
+        effort=effort, time_limit_s=time_limit, relative_gap=gap, seed=seed, threads=threads,
         warm_start=warm_start, write_model=write_model, certificate=certificate,
     )  # fmt: skip
     try:
