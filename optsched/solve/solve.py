@@ -19,7 +19,8 @@ from optsched.solve.plan import Plan, plan
 from optsched.solve.program import program
 from optsched.solve.search import Search, SolveOptions
 from optsched.solve.stage import run_stage
-from optsched.solvers import solver
+from optsched.solvers import require_solver
+from optsched.solvers.outcome import require_threads
 from optsched.solvers.write import write_model
 from optsched.warmstart import scheduler
 from optsched.warmstart.portfolio import PORTFOLIO
@@ -61,7 +62,9 @@ def solve(
     """
     options = options or SolveOptions()
     begin = time.monotonic()
-    solver(options.solver)  # refused now if it does not exist, not after the schedulers
+    # What does not exist is refused now, not after the schedulers have run.
+    require_solver(options.solver)
+    require_threads(options.threads)
     if options.warm_start not in ("best", "none", "given"):
         scheduler(options.warm_start)
     chosen = plan(instance, options.formulation, options.policies)

@@ -132,7 +132,6 @@ def _chosen(rows: Rows, time_s: FloatArray, width: int) -> IntArray:
         most = min(value.size, 4 * most)
 
 
-
 def _replay(layers: list[_Layer], last: int, kinds: Kinds, so_far: Replay) -> None:
     """Go on along the way to state ``last`` of the last layer."""
     path, place = [], last

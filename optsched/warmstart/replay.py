@@ -34,9 +34,7 @@ class Replay:
         self.residents: list[tuple[int, int]] = []
         self.batches = 0
 
-    def batch(
-        self, evicted: Sequence[bool], decoded: Sequence[bool], fills: Iterable[int]
-    ) -> None:
+    def batch(self, evicted: Sequence[bool], decoded: Sequence[bool], fills: Iterable[int]) -> None:
         """One batch: what each slot does, and the kinds of those that are filled."""
         self.batches += 1
         filled = [(kind, self.waiting[kind].popleft()) for kind in fills]

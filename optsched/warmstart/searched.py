@@ -18,10 +18,10 @@ from optsched.warmstart.walk_following import follow_walks
 _WEIGHTS = (1.0, 1.3, 2.0)
 _MOST_SLOTS = 14
 _MOST_TOKENS = 40_000  # to generate; a beam over more takes minutes
-_STATES = 20_000  # of all layers of a beam, about
-_WIDTHS = (3, 150)
+_STATES = 30_000  # of all layers of a beam, about
+_WIDTHS = (4, 200)
 _FEW_TOKENS = 2_000  # up to here more than one eviction per batch is tried
-_ROWS = 30
+_ROWS = 20
 _MOST_CONTENTS = 1_000
 _LEAST_REQUESTS = 12  # of which fewer have no steady state
 _LAST = (0, 12, 40)

@@ -42,6 +42,7 @@ def follow_walks(
         pass
     return beam(instance, options, walk.so_far)
 
+
 Path = list[tuple[Node, int]]  # nodes, and the number of the move taken from there
 _OFF_FLOW_S = 1e-9  # between moves of reduced cost 0 those with flow left come first
 
