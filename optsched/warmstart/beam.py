@@ -27,6 +27,8 @@ from optsched.warmstart.replay import Replay
 
 _SPARE = 8  # rows looked at per state that goes on, many of which lead to the same state
 
+_ALL = Effort(evictions=1, fills=1, rows=2**62)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions:
@@ -85,6 +87,8 @@ def beam(instance: Instance, options: BeamOptions, so_far: Replay | None = None)
     best_s, best = np.inf, (0, 0)
     while states.time_s.size:
         rows = ways_on(states, kinds, options.effort, most_requests)
+        if not rows.parent.size:  # what was kept while rows grew led nowhere; something always does
+            rows = ways_on(states, kinds, _ALL, most_requests)
         time_s = states.time_s[rows.parent] + batch_s(rows, instance.cost)
         chosen = _chosen(rows, time_s, options.width)
         rows, time_s = rows.take(chosen), time_s[chosen]
@@ -112,10 +116,10 @@ def _start(kinds: Kinds, so_far: Replay, slots: int) -> States:
     residents = np.full((1, max(slots, used.size)), kinds.none)
     residents[0, : used.size] = used
     left_s = (waiting * kinds.waiting_s).sum() + kinds.resident_s[used].sum()
-    hashed = (waiting.astype(np.uint64) * kinds.waiting_hash).sum()
+    hashes = (waiting.astype(np.uint64) * kinds.waiting_hash, kinds.resident_hash[used])
     return States(
         residents=residents, waiting=waiting[None, :], time_s=np.zeros(1),
-        left_s=np.array([left_s]), hash=np.array([hashed + kinds.resident_hash[used].sum()]),
+        left_s=np.array([left_s]), hash=np.concatenate(hashes).sum(keepdims=True),
     )  # fmt: skip
 
 

@@ -105,10 +105,11 @@ def ways_on(states: States, kinds: Kinds, effort: Effort, most_requests: int) ->
     rows = _decodes(states, rows, kinds, most_requests)
     evicted = np.where(rows.evicted, kinds.held[states.residents[rows.parent]], kinds.capacity + 1)
     needed = evicted.min(axis=1, initial=kinds.capacity + 1) > rows.free
-    staying = states.residents[rows.parent]
-    staying = np.where(rows.decoded, kinds.next[staying], staying)
-    staying = (staying < kinds.none) & ~rows.evicted
-    slots = staying.sum(axis=1) + (kinds.next[rows.fills] < kinds.none).sum(axis=1)
+    residents = states.residents[rows.parent]
+    staying = np.where(rows.decoded, kinds.next[residents], residents) < kinds.none
+    slots = (staying & ~rows.evicted).sum(axis=1) + (kinds.next[rows.fills] < kinds.none).sum(
+        axis=1
+    )
     return rows.take((rows.processed > 0) & needed & (slots <= rows.evicted.shape[1]))
 
 
@@ -174,18 +175,20 @@ def _fills(
     states: States, rows: Rows, kinds: Kinds, effort: Effort, most_requests: int
 ) -> Rows:  # fmt: skip
     parts = [rows]
+    some = np.flatnonzero(states.waiting.any(axis=0))  # of all kinds few are waiting
+    waiting, pages = states.waiting[:, some], kinds.after[some]
     for place in range(effort.fills):
-        left = states.waiting[rows.parent]
+        left = waiting[rows.parent]
         if place:
-            last = rows.fills[:, place - 1]
-            left = np.where(np.arange(kinds.none + 1) < last[:, None], left, 0)
-            left[np.arange(last.size), last] = rows.copies
-        fits = (left > 0) & (kinds.after <= rows.free[:, None])
+            last = rows.fills[:, place - 1, None]
+            left = np.where(some < last, left, np.where(some == last, rows.copies[:, None], 0))
+        fits = (left > 0) & (pages <= rows.free[:, None])
         fits &= (rows.processed < most_requests)[:, None]
-        which, kind = np.nonzero(fits)
+        which, column = np.nonzero(fits)
         if not which.size:
             break
-        copies = left[which, kind] - 1
+        kind = some[column]
+        copies = left[which, column] - 1
         rows = rows.take(which)
         fills = rows.fills.copy()
         fills[:, place] = kind

@@ -16,7 +16,7 @@ from optsched.warmstart.lookahead import LookAheadOptions, look_ahead
 from optsched.warmstart.loop import run
 from optsched.warmstart.refusal import require_no_calls
 from optsched.warmstart.rounds import rounds
-from optsched.warmstart.searched import beams, walks
+from optsched.warmstart.searched import beams, searched, walks
 from optsched.warmstart.settings import settings
 from optsched.warmstart.start_rates import RateGate, start_rates
 from optsched.warmstart.table import RULES
@@ -196,7 +196,7 @@ def _best(instance: Instance) -> Schedules:
     if tried.large:
         rules = () if instance.offline else _RULES_WITH_ARRIVALS
     else:
-        families += [_look_ahead, _staggered, _capped, _rounds, walks, beams]
+        families += [_look_ahead, _staggered, _capped, _rounds, searched]
     for family in families:
         yield from family(instance)
     for name in rules:

@@ -15,38 +15,53 @@ from optsched.warmstart.groups import kv_area
 from optsched.warmstart.walk_flow import optimal_moves
 from optsched.warmstart.walk_following import follow_walks
 
-_WEIGHTS = (1.0, 1.3, 2.0)
-_MOST_SLOTS = 14
+_MOST_SLOTS = 16
 _MOST_TOKENS = 40_000  # to generate; a beam over more takes minutes
+_FEW_TOKENS = 2_000
+# Lambda, best value first; a beam over many tokens takes a while.
+_WEIGHTS, _WEIGHTS_OF_MANY = (1.0, 1.3, 2.0), (1.0,)
 _STATES = 30_000  # of all layers of a beam, about
-_WIDTHS = (4, 200)
-_FEW_TOKENS = 2_000  # up to here more than one eviction per batch is tried
+_WIDTHS = (16, 200)
+_FEW_TYPES = 16  # every further 16 divide the width
 _ROWS = 20
 _MOST_CONTENTS = 1_000
 _LEAST_REQUESTS = 12  # of which fewer have no steady state
 _LAST = (0, 12, 40)
 
 
+def searched(instance: Instance) -> Iterator[Schedule]:
+    """The walks, and the beams unless there are walks to follow for many requests."""
+    followed = list(walks(instance))
+    yield from followed
+    if not followed or int(instance.output_tokens.sum()) <= _FEW_TOKENS:
+        yield from beams(instance)
+
+
 def beams(instance: Instance) -> Iterator[Schedule]:
     """One schedule per weight; none if memory holds too many requests or they are too many."""
     if not searchable(instance) or not _small(instance):
         return
-    weights = _WEIGHTS if int(instance.output_tokens.sum()) <= _FEW_TOKENS else _WEIGHTS[:1]
-    for weight in weights:
-        yield beam(instance, _options(instance, weight))
+    few = int(instance.output_tokens.sum()) <= _FEW_TOKENS
+    for weight in _WEIGHTS if few else _WEIGHTS_OF_MANY:
+        yield beam(instance, _options(instance, weight, len(instance)))
 
 
 def walks(instance: Instance) -> Iterator[Schedule]:
     """Schedules along the optimal closed walks; none where memory has too many contents, where
-    few requests make no steady state, or where fills cannot be whole."""
+    few requests make no steady state, where fills cannot be whole or a batch's requests are
+    limited."""
     if not searchable(instance) or len(instance) < _LEAST_REQUESTS:
+        return
+    if instance.limits.batch_requests is not None:
         return
     kinds = kinds_of(instance, _WEIGHTS[0])
     moves = optimal_moves(instance, kinds, _MOST_CONTENTS)
     if moves is None:
         return
     for last in _LAST:
-        yield follow_walks(instance, kinds, moves, last, _options(instance, _WEIGHTS[0], last))
+        yield follow_walks(
+            instance, kinds, moves, last, lambda left: _options(instance, _WEIGHTS[0], left)
+        )
 
 
 def _small(instance: Instance) -> bool:
@@ -57,12 +72,12 @@ def _small(instance: Instance) -> bool:
     return usual <= _MOST_SLOTS / 2 and made <= _MOST_TOKENS
 
 
-def _options(instance: Instance, weight: float, requests: int | None = None) -> BeamOptions:
-    """Options for all requests or the last ones: as wide as the number of batches allows."""
-    made = int(instance.output_tokens.sum())
-    if requests is not None:
-        made = -(-made * max(requests, 1) // len(instance))
-    width = int(np.clip(_STATES // made, *_WIDTHS))
+def _options(instance: Instance, weight: float, requests: int) -> BeamOptions:
+    """Options for so many unfinished requests: as wide as the number of batches allows."""
+    made = -(-int(instance.output_tokens.sum()) * max(requests, 1) // len(instance))
+    types = len(set(zip(instance.prompt_tokens, instance.output_tokens, strict=True)))
+    least = 4 if types > _FEW_TYPES else _WIDTHS[0]
+    width = int(np.clip(_STATES // made // -(-types // _FEW_TYPES), least, _WIDTHS[1]))
     slots = min(len(instance), _MOST_SLOTS)
     return BeamOptions(
         width=width, weight=weight, slots=slots,

@@ -60,6 +60,8 @@ def contents(kinds: Kinds, most: int) -> list[Content] | None:
 def optimal_moves(instance: Instance, kinds: Kinds, most_contents: int) -> Moves | None:
     """All moves with their flows, and what they cost beyond the prices of the optimum.
 
+    Limits other than on KV are left out of account.
+
     Returns
     -------
     dict of list of Move, or None

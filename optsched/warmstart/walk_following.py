@@ -8,7 +8,7 @@ are left to a beam search, for which no steady state matters.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 
@@ -21,7 +21,7 @@ from optsched.warmstart.walk_flow import EVICT, FILL, Move, Moves, Node
 
 
 def follow_walks(
-    instance: Instance, kinds: Kinds, moves: Moves, last: int, options: BeamOptions
+    instance: Instance, kinds: Kinds, moves: Moves, last: int, options: Callable[[int], BeamOptions]
 ) -> Schedule:
     """The schedule that follows ``moves`` until ``last`` requests are unfinished.
 
@@ -29,18 +29,17 @@ def follow_walks(
     ----------
     instance : Instance
     kinds : Kinds
-        With the same prices as ``options``.
     moves : dict of list of Move
         From :func:`walk_flow.optimal_moves`.
     last : int
         Requests that are left to the beam search, or more if the walk does not lead on.
-    options : BeamOptions
-        Of the beam search.
+    options : callable
+        Number of unfinished requests -> options of the beam search.
     """
     walk = _Walk(kinds, moves)
     while walk.unfinished > last and walk.batch():
         pass
-    return beam(instance, options, walk.so_far)
+    return beam(instance, options(walk.unfinished), walk.so_far)
 
 
 Path = list[tuple[Node, int]]  # nodes, and the number of the move taken from there
@@ -87,7 +86,8 @@ class _Walk:
         """Moves that are behind their share of the flow, furthest behind first; None if at some
         point none is possible."""
         path: Path = []
-        node, fills, processed = self._at, (), False
+        node, processed = self._at, False
+        fills: tuple[int, ...] = ()
         while True:
             taken = self._taken_from(node)
             best, best_key = -1, 0.0

@@ -11,7 +11,7 @@ from tests.warmstart.workloads import UNIT
 
 LOOK_AHEAD = (
     "look-ahead", "staggered", "look-ahead-backward", "lp-guided", "look-ahead-chunked",
-    "token-cap", "gated-prefill", "rounds", "portfolio",
+    "token-cap", "gated-prefill", "rounds", "beam", "walk-guided", "portfolio",
 )  # fmt: skip
 TABLE_1 = ("vllm", "sarathi", "sarathi-pc", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 
