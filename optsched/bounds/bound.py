@@ -18,7 +18,7 @@ from optsched.bounds.piecewise import (
     piece_lines,
 )
 from optsched.bounds.token_time import lines
-from optsched.instance import Instance, require_feasible
+from optsched.instance import Instance, Limits, require_feasible
 
 # A part proves the bound if no part named before it is as good up to rounding.
 _ROUNDING = 1e-12
@@ -65,8 +65,9 @@ def lower_bound(instance: Instance) -> Bound:
     """
     require_feasible(instance)
     runs = token_runs(instance)
-    workload = Workload(runs=runs, limits=instance.limits, cost=instance.cost)
-    count = counted(runs, instance.limits)
+    limits = _reachable(instance)
+    workload = Workload(runs=runs, limits=limits, cost=instance.cost)
+    count = counted(runs, limits)
     parts = offline_parts(workload, count)
     parts["critical path"] = critical_path(instance, runs)
     if not instance.offline:
@@ -80,6 +81,17 @@ def lower_bound(instance: Instance) -> Bound:
         batches_proof=count.proof,
         parts=parts,
     )
+
+
+def _reachable(instance: Instance) -> Limits:
+    """The limits with no more batch tokens than a batch can have.
+
+    What a batch processes it also caches, so at most M tokens, and no request can process more
+    than it ever has. A larger C changes nothing, but the law over 0 .. C would lose its digits.
+    """
+    limits = instance.limits
+    most = min(limits.batch_tokens, limits.kv_tokens, int(instance.final_tokens.sum()))
+    return msgspec.structs.replace(limits, batch_tokens=most)
 
 
 def offline_parts(workload: Workload, count: BatchCount) -> dict[str, float]:

@@ -39,6 +39,7 @@ from optsched.walk_pricing import WalkPricing
 MOST_STATES = 200_000
 _UNIT_BITS = 46
 _SAFE = 2**56  # 1024 s: sums of a batch's prices with a potential then stay within 64 bits
+_MOST_TYPES = 64
 _MOST_SWEEPS = 60
 _MOST_ROUNDS = 8
 _BELOW = 1 - 1e-12
@@ -94,11 +95,11 @@ def closed_walk_bound(
     Returns
     -------
     ClosedWalkBound or None
-        None if requests make calls, if even the coarsest program is too large or not solved in
-        time.
+        None if requests make calls or are of more than 64 types, if even the coarsest program is
+        too large or not solved in time.
     """
     began = time.monotonic()
-    if instance.has_calls:
+    if instance.has_calls or len(types_of(instance)) > _MOST_TYPES:
         return None
     candidates, best = _lines(instance), None
     for states, left_out in _details(instance, most_states):

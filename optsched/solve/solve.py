@@ -10,7 +10,7 @@ from pathlib import Path
 
 from optsched import __version__
 from optsched.bounds import best_bound, certificate_of
-from optsched.errors import UnsupportedError
+from optsched.errors import OptschedError, UnsupportedError
 from optsched.instance import Instance, require_feasible
 from optsched.io import write_certificate
 from optsched.result import OPTIMAL_GAP, Result
@@ -116,7 +116,14 @@ def _schedulers(search: Search, known: Sequence[Candidate], *, rules: bool) -> N
         if search.closed or search.remaining_s <= 0:
             break
         search.tell(f"scheduler {name}")
-        search.offer(evaluate(search.instance, name))
+        begun = time.monotonic()
+        try:
+            search.offer(evaluate(search.instance, name))
+        except OptschedError as error:
+            if search.options.warm_start != "best":
+                raise
+            # One of many that fails takes nothing from the others.
+            search.record(name, begun, termination="failed", note=error.message)
     _fall_back(search)
     note = search.best.name if search.best else "none knows calls yet"
     search.record("schedulers", begin, value=search.value, note=note)

@@ -101,7 +101,16 @@ def ways_on(states: States, kinds: Kinds, effort: Effort, most_requests: int) ->
     """Batches that may follow the states; all of them keep every rule."""
     rows = _evictions(states, _start(states, kinds, effort), kinds, effort)
     rows = _fills(states, rows, kinds, effort, most_requests)
-    rows = _promising(states, rows, kinds, effort.rows)
+    found = _completed(states, _promising(states, rows, kinds, effort.rows), kinds, most_requests)
+    if not found.parent.size:
+        # All that seemed promising cannot be completed: try the others before giving up.
+        found = _completed(states, rows, kinds, most_requests)
+    return found
+
+
+def _completed(states: States, rows: Rows, kinds: Kinds, most_requests: int) -> Rows:
+    """Rows with their decodes, without those that process nothing, evict in vain or have too many
+    residents afterwards."""
     rows = _decodes(states, rows, kinds, most_requests)
     evicted = np.where(rows.evicted, kinds.held[states.residents[rows.parent]], kinds.capacity + 1)
     needed = evicted.min(axis=1, initial=kinds.capacity + 1) > rows.free
