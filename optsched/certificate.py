@@ -152,6 +152,8 @@ class PhasesTime(
             1 <= self.intervals <= 100_000, "phases.intervals", self.intervals, "1 to 100000"
         )  # fmt: skip
         require(1 <= len(self.lines) <= 100, "phases.lines", len(self.lines), "1 to 100 lines")
+        work = self.intervals * len(self.lines) ** 2
+        require(work <= 10**7, "phases.intervals x lines^2", work, "at most 10000000")
 
 
 class PricedTime(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from optsched.errors import require
+from optsched.errors import require, require_count
 
+_MOST_BATCHES = 10**7  # keeps a check of crafted prices short
 _MOST_BUCKETS = 1_000_000
 
 
@@ -42,10 +43,11 @@ class PricedBatches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     requests: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        require(self.most_batches >= 1, "most_batches", self.most_batches, "a number >= 1")
-        ok = self.stride >= 1 and self.bucket_batches >= 1
+        require_count("most_batches", self.most_batches, 1, _MOST_BATCHES)
+        require_count("stride", self.stride, 1, _MOST_BATCHES)
+        require_count("bucket_batches", self.bucket_batches, 1, _MOST_BATCHES)
         require(
-            ok and self.bucket_batches % self.stride == 0, "stride", self.stride,
+            self.bucket_batches % self.stride == 0, "stride", self.stride,
             f"a divisor of bucket_batches = {self.bucket_batches}",
         )  # fmt: skip
         require(0 <= self.unit_bits <= 1000, "unit_bits", self.unit_bits, "0 to 1000")

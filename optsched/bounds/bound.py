@@ -84,13 +84,12 @@ def lower_bound(instance: Instance) -> Bound:
 
 
 def _reachable(instance: Instance) -> Limits:
-    """The limits with no more batch tokens than a batch can have.
+    """The limits with no more batch tokens than all requests together ever have.
 
-    What a batch processes it also caches, so at most M tokens, and no request can process more
-    than it ever has. A larger C changes nothing, but the law over 0 .. C would lose its digits.
+    A larger C changes nothing, but the law over 0 .. C would lose its digits.
     """
     limits = instance.limits
-    most = min(limits.batch_tokens, limits.kv_tokens, int(instance.final_tokens.sum()))
+    most = min(limits.batch_tokens, int(instance.final_tokens.sum()))
     return msgspec.structs.replace(limits, batch_tokens=most)
 
 

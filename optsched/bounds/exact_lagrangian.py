@@ -209,7 +209,7 @@ def horizon_value(
     lead = (-(-base.requests.prompt // limits.fill_tokens) - 1) // horizon.stride
     needed = int((lead - (-base.requests.output // horizon.stride)).max())
     hold(needed <= buckets, "a request needs more batches than the horizon has")
-    each = horizon.bucket_batches // horizon.stride
+    each = min(horizon.bucket_batches // horizon.stride, buckets)
     given = (horizon.memory, horizon.tokens, horizon.prefill, horizon.requests)
     memory, tokens, prefill, served = (
         np.repeat(np.array(column, dtype=np.int64), each)[:buckets] for column in given

@@ -51,6 +51,7 @@ from optsched.walk_pricing import WalkPricing
 
 Content = tuple[int, ...]
 _MOST_CONTENTS = 1_000_000
+_MOST_HELD = 20_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,8 +198,11 @@ def walk_value(instance: Instance, pricing: WalkPricing) -> Fraction:
     pages = [kind.pages for kind in ground.kinds]
     phi: dict[Content, int] = {}
     given = iter(pricing.potentials)
+    held = 0
     for content in contents(pages, ground.cap):
+        held += 1 + len(content)
         hold(len(phi) < _MOST_CONTENTS, f"more than {_MOST_CONTENTS} contents")
+        hold(held <= _MOST_HELD, f"contents of more than {_MOST_HELD} requests in all")
         value = next(given, None)
         hold(value is not None, "a content has no potential")
         assert value is not None

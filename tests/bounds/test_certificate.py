@@ -28,11 +28,13 @@ from optsched.certificate import (
     LineTime,
     MemoryCount,
     PathTime,
+    PhasesTime,
     WeightCount,
 )
 from optsched.errors import InvalidInputError
 from optsched.instance import Instance, Limits, Request
 from optsched.io import preset, read_certificate, write_certificate
+from optsched.pricing import PricedBatches
 from tests.bounds.arguments import random_argument, random_prices
 from tests.bounds.draw import random_augmented, random_plain
 from tests.bounds.search import least_makespan
@@ -298,3 +300,17 @@ def test_the_azure_hour(name: str, arrivals: bool, tmp_path: Path) -> None:
     certificate = read_certificate(path)
     assert verify(certificate, about=instance.digest).accepted
     assert certificate.bound_s == pytest.approx(bound.value_s, rel=1e-12)
+
+
+def test_crafted_sizes_are_refused_at_once() -> None:
+    prices = {"unit_bits": 0, "memory": (0,), "tokens": (0,), "prefill": (0,), "requests": (0,)}
+    for sizes in (
+        {"most_batches": 10**30, "bucket_batches": 10**30, "stride": 1},
+        {"most_batches": 10, "bucket_batches": 10**12, "stride": 1},
+        {"most_batches": 10, "bucket_batches": 10**12, "stride": 10**12},
+    ):
+        with pytest.raises(InvalidInputError):
+            PricedBatches(**sizes, **prices)  # type: ignore[arg-type]
+    line = Line(intercept_s=0.1, slope_s=0.1, knee_tokens=1)
+    with pytest.raises(InvalidInputError, match="lines"):
+        PhasesTime(count=MemoryCount(), remaining=0, lines=(line,) * 100, intervals=100_000)

@@ -164,3 +164,15 @@ def test_more_copies_never_lower_the_bound(factor: int) -> None:
     few, many = uniform(4, 16, 8, 64), uniform(4 * factor, 16, 8, 64)
     assert lower_bound(many).value_s > lower_bound(few).value_s
     assert np.isfinite(lower_bound(many).value_s)
+
+
+@pytest.mark.parametrize("batch_tokens", [18, 4096, 10**9, 10**12])
+def test_a_huge_token_budget_takes_no_digits(batch_tokens: int) -> None:
+    # One request alone: a fill of 12 tokens and 6 decodes, each 0.001 + 0.003 n: 0.061 s.
+    instance = Instance(
+        name="huge C",
+        limits=Limits(kv_tokens=18, batch_tokens=batch_tokens),
+        cost=CostModel(pieces=((0.001, 0.003),)),
+        requests=(Request(id="r0", prompt_tokens=12, output_tokens=7),),
+    )
+    assert lower_bound(instance).value_s == pytest.approx(0.061, rel=1e-12)

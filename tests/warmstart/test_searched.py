@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from optsched.check import check
-from optsched.instance import Instance
+from optsched.cost import CostModel
+from optsched.instance import Instance, Limits, Request
 from optsched.io.generate import uniform
 from optsched.simulate import simulate
 from optsched.warmstart import scheduler
@@ -124,3 +125,20 @@ def test_the_same_schedule_every_time() -> None:
         first, second = list(family(instance)), list(family(instance))
         assert first
         assert all(a.same_as(b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_beam_whose_promising_batches_all_lead_nowhere() -> None:
+    # One request that nearly fills memory beside tiny ones: of the 4,000 batches that look best
+    # every one evicts in vain.
+    lengths = ((38, 3), (36, 1), (1, 2), (1, 3), (1, 4), (1, 2), (1, 3), (1, 4))
+    instance = Instance(
+        name="beam8",
+        limits=Limits(kv_tokens=40, batch_tokens=4096),
+        cost=CostModel(pieces=((0.005, 0.0001),), d_req=0.005),
+        requests=tuple(
+            Request(id=f"r{i}", prompt_tokens=prompt, output_tokens=output)
+            for i, (prompt, output) in enumerate(lengths)
+        ),
+    )
+    for name in ("beam", "portfolio"):
+        assert check(instance, scheduler(name)(instance)) == ()
