@@ -15,7 +15,6 @@ from optsched.solvers.highs_object import (
     INTERIOR_POINT_ENTRIES,
     add_rows,
     highs_object,
-    require_ok,
     set_options,
 )
 from optsched.solvers.outcome import SolverOptions, Termination, require_threads
@@ -122,7 +121,8 @@ class LinearProgram:
             self._highs, seed=self._seed, threads=self._threads, presolve=presolve,
             time_limit_s=None if limit is None else self._highs.getRunTime() + limit,
         )  # fmt: skip
-        require_ok(watch.run(self._highs.run), "fails on a linear program")
+        if watch.run(self._highs.run) == highspy.HighsStatus.kError:
+            return highspy.HighsModelStatus.kSolveError
         return self._highs.getModelStatus()
 
     def _interrupt(self, event: highspy.HighsCallbackEvent) -> None:
