@@ -1,0 +1,33 @@
+"""The objective's value of one execution of a schedule (problem, section 5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.instance import Instance
+from optsched.objective import Objective
+from optsched.simulate.metrics import meets_objectives, request_times
+from optsched.trace import Trace
+
+
+def objective_value(instance: Instance, trace: Trace, objective: Objective) -> float:
+    """Seconds, or for ``goodput`` the weight of the requests that meet all their SLOs.
+
+    NaN where it depends on a token that was never generated.
+
+    Raises
+    ------
+    InvalidInputError
+        The trace is of another number of requests.
+    """
+    if objective is Objective.MAKESPAN:
+        return trace.makespan_s
+    times = request_times(instance, trace)
+    if objective is Objective.MEAN_LATENCY:
+        return float(times.latency_s.mean())
+    if objective is Objective.MEAN_TTFT:
+        return float(times.ttft_s.mean())
+    if objective is Objective.MAX_LATENCY:
+        return float(times.latency_s.max())
+    weights = np.array([request.weight for request in instance.requests])
+    return float(weights[meets_objectives(instance, times)].sum())
