@@ -10,6 +10,7 @@ from optsched.simulate.metrics import (
     meets_objectives,
     request_times,
 )
+from optsched.simulate.objective import objective_value
 
 __all__ = [
     "Distribution",
@@ -20,6 +21,7 @@ __all__ = [
     "loads",
     "measure",
     "meets_objectives",
+    "objective_value",
     "request_times",
     "simulate",
 ]
