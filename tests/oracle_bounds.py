@@ -32,6 +32,7 @@ from optsched.cost import CostModel
 from optsched.instance import Instance
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 Share = Callable[[FloatArray], FloatArray]  # of the rows of a table of moves
 
 # Rows of the table of a state's moves; a batch sums them over its requests, AFTER apart: the
@@ -100,8 +101,10 @@ def _lines(cost: CostModel, most: int) -> tuple[tuple[float, float], ...]:
     )
 
 
-def shared_bounds(tables: Sequence[FloatArray], shares: Shares, cost: CostModel) -> FloatArray:
-    """The shared bounds of one request after each of its states, ``(bounds, states)``."""
+def shared_bounds(
+    tables: Sequence[FloatArray], shares: Shares, cost: CostModel, reached: BoolArray
+) -> FloatArray:
+    """The shared bounds of one request in each of its states, ``(bounds, states)``."""
     rows = []
     for share, (a, b) in itertools.product(shares.shares, shares.lines):
 
@@ -112,12 +115,12 @@ def shared_bounds(tables: Sequence[FloatArray], shares: Shares, cost: CostModel)
             fixed = a + cost.d0 * table[DECODES] + cost.p0 * prefill
             return np.asarray(share(table) * fixed + b * table[TOKENS] + table[STEP_TIME])
 
-        rows.append(_cheapest(tables, price))
+        rows.append(_cheapest(tables, price, reached))
     return np.array(rows)
 
 
-def alone_bound(tables: Sequence[FloatArray], cost: CostModel) -> FloatArray:
-    """The time that one request needs alone after each of its states, shape ``(states,)``."""
+def alone_bound(tables: Sequence[FloatArray], cost: CostModel, reached: BoolArray) -> FloatArray:
+    """The time that one request needs alone from each of its states, shape ``(states,)``."""
 
     def price(table: FloatArray) -> FloatArray:
         tokens = np.maximum(table[TOKENS], 1)
@@ -126,13 +129,16 @@ def alone_bound(tables: Sequence[FloatArray], cost: CostModel) -> FloatArray:
         extra = cost.d0 * table[DECODES] + cost.p0 * prefill + table[STEP_TIME]
         return np.asarray(length + extra, dtype=np.float64)
 
-    return _cheapest(tables, price)
+    return _cheapest(tables, price, reached)
 
 
 def _cheapest(
-    tables: Sequence[FloatArray], price: Callable[[FloatArray], FloatArray]
+    tables: Sequence[FloatArray],
+    price: Callable[[FloatArray], FloatArray],
+    reached: BoolArray,
 ) -> FloatArray:
-    """The cheapest path of one request from each state to the last, under prices >= 0 per move.
+    """The cheapest path of one request from each state to one that is ``reached``, under prices
+    >= 0 per move.
 
     States are numbered by (g, m): processing leads to a later one, an eviction to the first one
     of the same g, and idling nowhere. Going backwards, all but the evictions are settled; then an
@@ -142,6 +148,8 @@ def _cheapest(
     left = np.zeros(len(tables))
     evictions: list[tuple[int, int, float]] = []
     for state in range(last - 1, -1, -1):
+        if reached[state]:
+            continue
         table, prices = tables[state], price(tables[state])
         after = table[AFTER].astype(np.int64)
         onward = after > state

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from optsched.cost import CostModel
 from optsched.instance import Instance, Limits, Request
 
@@ -43,11 +45,13 @@ def random_instance(
     pages: bool = False,
     cost: CostModel | None = None,
     tight: bool = False,
+    slos: bool = False,
 ) -> Instance:
     """An instance that has a schedule.
 
     ``tight`` makes C, P and ``batch_requests`` bind, so that chunking is forced; ``pages`` allows
-    KV pages of up to 3 tokens; without ``cost`` it is random too.
+    KV pages of up to 3 tokens; without ``cost`` it is random too. ``slos`` adds weights and SLOs
+    to what would be drawn without it.
     """
     rng = random.Random(seed)
     count = rng.randint(1, most_requests)
@@ -66,7 +70,7 @@ def random_instance(
     largest = max(block * -(-r.final_tokens // block) for r in requests)
     total = sum(block * -(-r.final_tokens // block) for r in requests)
     kv_tokens = rng.randint(largest, max(largest, min(total, 2 * largest + 2)))
-    return Instance(
+    instance = Instance(
         name=f"tiny-{seed}",
         limits=Limits(
             kv_tokens=kv_tokens,
@@ -77,4 +81,48 @@ def random_instance(
         ),
         cost=cost or random_cost(rng),
         requests=tuple(requests),
+    )
+    return with_slos(instance, random.Random(f"slos {seed}")) if slos else instance
+
+
+def with_slos(instance: Instance, rng: random.Random) -> Instance:
+    """The instance with random weights and SLOs, some of which can be met and some not.
+
+    An SLO is somewhat more than the request would need alone in whole fills, or less, up to about
+    what all requests need one after another. It is no sum of batch times, so that no rounding
+    decides whether it is met; weights are quarters, so that sums of them are exact.
+    """
+    cost = instance.cost
+
+    def seconds(tokens: int) -> float:
+        return max(alpha + beta * tokens for alpha, beta in cost.pieces)
+
+    def fill_s(request: Request) -> float:
+        prompt = request.prompt_tokens
+        return seconds(prompt) + cost.p0 + cost.p_sq * prompt**2 + cost.p_req
+
+    def decode_s(request: Request) -> float:
+        return seconds(1) + cost.d0 + cost.d_kv * request.final_tokens + cost.d_req
+
+    def alone_s(request: Request) -> float:
+        return fill_s(request) + (request.output_tokens - 1) * decode_s(request)
+
+    total = sum(alone_s(request) for request in instance.requests)
+
+    def slo(alone: float, others: float, often: float) -> float | None:
+        given = alone * rng.uniform(0.9, 1.4) + others * rng.uniform(0.0, 0.8) ** 2
+        return given if rng.random() < often else None
+
+    def served(request: Request) -> Request:
+        others = total - alone_s(request)
+        return msgspec.structs.replace(
+            request,
+            ttft_slo_s=slo(fill_s(request), others, 0.6),
+            tpot_slo_s=slo(decode_s(request), others / request.output_tokens, 0.6),
+            latency_slo_s=slo(alone_s(request), others, 0.5),
+            weight=rng.choice([0.0, 0.25, 0.5, 1.0, 1.0, 1.0, 1.75, 3.0]),
+        )
+
+    return msgspec.structs.replace(
+        instance, requests=tuple(served(request) for request in instance.requests)
     )

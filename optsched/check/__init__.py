@@ -42,7 +42,12 @@ first batch, excess = tokens left after that; ``no-hybrid``, one per batch, exce
 number of its prefill and of its decode steps; ``no-hold``, one per stretch of consecutive batches
 in which a request with KV on the GPU does nothing, excess = their number. For ``no-hold`` a
 request pauses from a call with D > 0 until it is next processed or, on a trace, until the first
-batch that starts when the call has returned.
+batch that starts when the call has returned. ``no-swap``, one per swap in either direction, excess
+= tokens copied. ``fcfs``, one per request whose first token comes in an earlier batch than that of
+a request which arrived before it, in that batch, excess = batches until the last such token; one
+that is never generated counts as coming after the last batch. ``nonpreemptive``, one per fill that
+is split, as for ``no-chunk``, and one per stretch of consecutive batches that do not process a
+request which has begun, has not finished and is not paused, excess = their number.
 """
 
 from __future__ import annotations

@@ -51,6 +51,15 @@ class Evictions:
 
 
 @dataclass(frozen=True)
+class Swaps:
+    """Swaps in either direction: ``request``, ``batch`` and the KV ``tokens`` copied."""
+
+    request: IntArray
+    batch: IntArray
+    tokens: IntArray
+
+
+@dataclass(frozen=True)
 class Splits:
     """Fills that took more than one batch: ``request``, first ``batch``, tokens ``left`` by it."""
 
@@ -72,8 +81,9 @@ class Resumptions:
 
 @dataclass(frozen=True)
 class Holds:
-    """Resident requests doing nothing in the batches from ``first`` to before ``stop``; ``call``
-    is the call they made last and have not resumed from (-1 if none), made in batch ``made``."""
+    """Requests that something does not happen to in the batches from ``first`` to before ``stop``;
+    ``call`` is the call they made last and have not resumed from (-1 if none), made in batch
+    ``made``."""
 
     request: IntArray
     first: IntArray
@@ -84,14 +94,19 @@ class Holds:
 
 @dataclass(frozen=True)
 class History:
-    """All of it."""
+    """All of it: ``holds`` of resident requests that do nothing, ``gaps`` between the batches that
+    process a request, or after them if it does not finish, and ``first_token``, ``(requests,)``,
+    the batch that generates each request's first token, 0 if none does."""
 
     steps: Steps
     moves: Moves
     evictions: Evictions
+    swaps: Swaps
     splits: Splits
     resumptions: Resumptions
     holds: Holds
+    gaps: Holds
+    first_token: IntArray
 
 
 class Rows:

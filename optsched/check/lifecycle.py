@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from optsched.check.history import History
 from optsched.check.milestones import Milestones
-from optsched.check.processing import process_run
+from optsched.check.processing import note_gaps, process_run
 from optsched.check.residency import evict, swap_in, swap_out
 from optsched.check.state import Log, State, initial_state
 from optsched.check.violation import Findings
@@ -112,7 +112,7 @@ def _note_holds(at: State, row: IntArray, stop: IntArray, log: Log) -> None:
 
 
 def _close(at: State, last_batch: int, log: Log) -> None:
-    """After the last run: who is not done, and who stays resident until the end."""
+    """After the last run: who is not done, and who waits until the end."""
     missing = at.output - at.generated
     short = np.flatnonzero(missing > 0)
     if short.size:
@@ -123,3 +123,4 @@ def _close(at: State, last_batch: int, log: Log) -> None:
         )  # fmt: skip
     stop = np.full(at.free.size, last_batch + 1, dtype=np.int64)
     _note_holds(at, np.flatnonzero((at.cached > 0) & (at.free < stop)), stop, log)
+    note_gaps(at, np.arange(at.free.size), stop, log)

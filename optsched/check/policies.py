@@ -1,16 +1,21 @@
-"""Policies ``no-evict``, ``no-chunk`` and ``no-hold``; ``no-hybrid`` is about whole batches."""
+"""The policies that are about requests; ``no-hybrid`` is about whole batches."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 import numpy as np
+from numpy.typing import NDArray
 
-from optsched.check.history import Evictions, Holds, Splits
+from optsched.check.history import Evictions, History, Holds, Splits, Swaps
 from optsched.check.milestones import Milestones
 from optsched.check.violation import POLICIES, Findings
 from optsched.errors import UnknownNameError
+from optsched.instance import Instance
+from optsched.schedule import Schedule
 from optsched.trace import Trace
+
+IntArray = NDArray[np.int64]
 
 
 def require_known(policies: Collection[str]) -> None:
@@ -20,7 +25,38 @@ def require_known(policies: Collection[str]) -> None:
             raise UnknownNameError("policy", policy, POLICIES)
 
 
-def check_no_evict(evictions: Evictions, findings: Findings) -> None:
+def check_policies(
+    instance: Instance,
+    schedule: Schedule,
+    history: History,
+    marks: Milestones,
+    trace: Trace | None,
+    policies: Collection[str],
+    findings: Findings,
+) -> None:
+    """Those of ``policies`` that are about requests."""
+    if "no-evict" in policies:
+        _no_evict(history.evictions, findings)
+    if "no-chunk" in policies:
+        _no_split("no-chunk", history.splits, findings)
+    if "no-hold" in policies:
+        _no_pause(
+            "no-hold", "resident but not processed, batches in a row: {excess}",
+            history.holds, marks, trace, findings,
+        )  # fmt: skip
+    if "fcfs" in policies:
+        _fcfs(instance, history.first_token, schedule.batch_count, findings)
+    if "no-swap" in policies:
+        _no_swap(history.swaps, findings)
+    if "nonpreemptive" in policies:
+        _no_split("nonpreemptive", history.splits, findings)
+        _no_pause(
+            "nonpreemptive", "begun but not processed, batches in a row: {excess}",
+            history.gaps, marks, trace, findings,
+        )  # fmt: skip
+
+
+def _no_evict(evictions: Evictions, findings: Findings) -> None:
     """No eviction of anything."""
     findings.add(
         "no-evict", "evicted, {excess} tokens lost", excess=evictions.tokens,
@@ -28,16 +64,53 @@ def check_no_evict(evictions: Evictions, findings: Findings) -> None:
     )  # fmt: skip
 
 
-def check_no_chunk(splits: Splits, findings: Findings) -> None:
+def _no_swap(swaps: Swaps, findings: Findings) -> None:
+    """No KV copied to or from the host."""
+    findings.add(
+        "no-swap", "{excess} tokens swapped", excess=swaps.tokens, batch=swaps.batch,
+        request=swaps.request,
+    )  # fmt: skip
+
+
+def _no_split(policy: str, splits: Splits, findings: Findings) -> None:
     """Every fill in one batch."""
     findings.add(
-        "no-chunk", "a fill is split, {excess} of its tokens are left for later batches",
+        policy, "a fill is split, {excess} of its tokens are left for later batches",
         excess=splits.left, batch=splits.batch, request=splits.request,
     )  # fmt: skip
 
 
-def check_no_hold(holds: Holds, marks: Milestones, trace: Trace | None, findings: Findings) -> None:
-    """A resident, unpaused request is processed in every batch.
+def _fcfs(instance: Instance, first_token: IntArray, last: int, findings: Findings) -> None:
+    """First tokens in arrival order: in the same batch as, or a later one than, those of all
+    requests that arrived before; requests that arrive at the same time may overtake each other.
+    """
+    arrival = np.array([request.arrival_s for request in instance.requests])
+    names = np.array([request.id for request in instance.requests])
+    order = np.lexsort((names, arrival))
+    comes = np.where(first_token > 0, first_token, last + 1)[order]
+    before = np.searchsorted(arrival[order], arrival[order], side="left")
+    # The latest first token so far, and who has it.
+    latest = np.maximum.accumulate(comes)
+    holder = np.maximum.accumulate(np.where(comes == latest, np.arange(comes.size), 0))
+    ahead = np.flatnonzero((before > 0) & (latest[before - 1] > comes))
+    overtaken = holder[before[ahead] - 1]
+    findings.add(
+        "fcfs", "its first token comes {excess} batches before that of {overtaken!r}, "
+        "which arrived earlier",
+        excess=comes[overtaken] - comes[ahead], batch=comes[ahead], request=order[ahead],
+        overtaken=names[order[overtaken]],
+    )  # fmt: skip
+
+
+def _no_pause(
+    policy: str,
+    text: str,
+    holds: Holds,
+    marks: Milestones,
+    trace: Trace | None,
+    findings: Findings,
+) -> None:
+    """None of these stretches of batches, but for those in which the request pauses.
 
     A request pauses from a call that takes time until it is next processed, or, where a trace
     tells when the call returns, until the first batch that starts then.
@@ -57,6 +130,6 @@ def check_no_hold(holds: Holds, marks: Milestones, trace: Trace | None, findings
         first[timed] = np.maximum(holds.first[timed], resumes)
     held = np.flatnonzero(first < stop)
     findings.add(
-        "no-hold", "resident but not processed, batches in a row: {excess}",
+        policy, text,
         excess=(stop - first)[held], batch=first[held], request=holds.request[held],
     )  # fmt: skip

@@ -25,6 +25,8 @@ def process_run(
     request's milestones, so the loop ends after few turns whatever the schedule.
     """
     bring_back(at, row, batch, log)
+    note_gaps(at, row, batch, log)
+    at.processed[row] = batch + left
     told = np.zeros(row.size, dtype=bool)
     while row.size:
         past = at.generated[row] == at.output[row]
@@ -57,6 +59,8 @@ def process_run(
         at.filling[row] = partial
         at.cached[row] = cached + take * batches
         born = np.where(partial, 0, batches)
+        begins = (born > 0) & (at.generated[row] == 0)
+        log.first_token[request[begins]] = batch[begins]
         at.known[row] = known + born
         at.generated[row] += born
         batch, left = batch + batches, left - batches
@@ -65,6 +69,17 @@ def process_run(
             _reach(at, row[reached], batch[reached] - 1, log)
         more = left > 0
         row, batch, left, tokens, told = (x[more] for x in (row, batch, left, tokens, told))
+
+
+def note_gaps(at: State, row: IntArray, stop: IntArray, log: Log) -> None:
+    """Batches before ``stop`` since those that processed the states in ``row``, if unfinished."""
+    begun = (at.processed[row] > 0) & (at.generated[row] < at.output[row])
+    gap = np.flatnonzero(begun & (at.processed[row] < stop))
+    row = row[gap]
+    if row.size:
+        log.gaps.add(
+            at.request[row], at.processed[row], stop[gap], at.called_batch[row], at.called[row]
+        )
 
 
 def _note_resumptions(at: State, row: IntArray, batch: IntArray, log: Log) -> None:

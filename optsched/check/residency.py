@@ -35,6 +35,7 @@ def swap_out(at: State, row: IntArray, batch: IntArray, log: Log) -> None:
     gpu = at.cached[row]
     _need(at, row, batch, gpu, "swapped out, but it has no KV on the GPU", log)
     log.move(batch, -gpu, gpu)
+    _note_swap(at, row, batch, gpu, log)
     at.host[row] += gpu
     at.cached[row] = 0
 
@@ -44,8 +45,14 @@ def swap_in(at: State, row: IntArray, batch: IntArray, log: Log) -> None:
     host = at.host[row]
     _need(at, row, batch, host, "swapped in, but it has no KV on the host", log)
     log.move(batch, host, -host)
+    _note_swap(at, row, batch, host, log)
     at.cached[row] += host
     at.host[row] = 0
+
+
+def _note_swap(at: State, row: IntArray, batch: IntArray, tokens: IntArray, log: Log) -> None:
+    moved = tokens > 0
+    log.swaps.add(at.request[row[moved]], batch[moved], tokens[moved])
 
 
 def bring_back(at: State, row: IntArray, batch: IntArray, log: Log) -> None:

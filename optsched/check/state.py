@@ -16,6 +16,7 @@ from optsched.check.history import (
     Rows,
     Splits,
     Steps,
+    Swaps,
 )
 from optsched.check.milestones import Milestones
 from optsched.check.violation import Findings
@@ -39,6 +40,7 @@ class State:
     goal: IntArray  # output tokens that reach it
     free: IntArray  # first batch that its runs so far leave free
     free_process: IntArray  # the same for a process run, which may follow a swap in
+    processed: IntArray  # first batch after those that processed it, or 0
     called: IntArray  # position of the call made and not resumed from, or -1
     called_batch: IntArray  # the batch that made it
     filling: IntArray  # 1 between the first and the last chunk of a fill
@@ -50,7 +52,7 @@ class State:
 
 def initial_state(instance: Instance, marks: Milestones, order: IntArray) -> State:
     """Every request before batch 1."""
-    zeros = np.zeros((5, order.size), dtype=np.int64)
+    zeros = np.zeros((6, order.size), dtype=np.int64)
     return State(
         request=order,
         prompt=instance.prompt_tokens[order],
@@ -63,6 +65,7 @@ def initial_state(instance: Instance, marks: Milestones, order: IntArray) -> Sta
         goal=marks.after[marks.first[order]],
         free=np.ones(order.size, dtype=np.int64),
         free_process=np.ones(order.size, dtype=np.int64),
+        processed=zeros[5],
         called=np.full(order.size, -1, dtype=np.int64),
         called_batch=zeros[3],
         filling=zeros[4],
@@ -74,13 +77,16 @@ class Log:
 
     def __init__(self, marks: Milestones, findings: Findings) -> None:
         self.marks = marks
+        self.first_token = np.zeros(marks.first.size, dtype=np.int64)
         self.findings = findings
         self.steps = Rows(6)
         self.moves = Rows(4)
         self.evictions = Rows(3)
+        self.swaps = Rows(3)
         self.splits = Rows(3)
         self.resumptions = Rows(4)
         self.holds = Rows(5)
+        self.gaps = Rows(5)
 
     def move(self, batch: IntArray, gpu: IntArray, host: IntArray, later: int = 0) -> None:
         """KV comes or goes, in tokens; see :class:`Moves`."""
@@ -92,7 +98,10 @@ class Log:
             steps=Steps(*self.steps.columns()),
             moves=Moves(*self.moves.columns()),
             evictions=Evictions(*self.evictions.columns()),
+            swaps=Swaps(*self.swaps.columns()),
             splits=Splits(*self.splits.columns()),
             resumptions=Resumptions(*self.resumptions.columns()),
             holds=Holds(*self.holds.columns()),
+            gaps=Holds(*self.gaps.columns()),
+            first_token=self.first_token,
         )

@@ -7,12 +7,7 @@ from collections.abc import Collection
 from optsched.check.batches import check_batches
 from optsched.check.lifecycle import follow
 from optsched.check.milestones import milestones
-from optsched.check.policies import (
-    check_no_chunk,
-    check_no_evict,
-    check_no_hold,
-    require_known,
-)
+from optsched.check.policies import check_policies, require_known
 from optsched.check.times import check_times
 from optsched.check.violation import Findings, Violation
 from optsched.errors import ScheduleError
@@ -39,7 +34,7 @@ def check(
     trace : Trace, optional
         Times of the batches; without them ``arrival``, ``pause`` and ``clock`` are not checked.
     policies : collection of str, optional
-        Of ``no-evict``, ``no-chunk``, ``no-hybrid``, ``no-hold``.
+        Of :data:`~optsched.check.violation.POLICIES`.
 
     Returns
     -------
@@ -58,12 +53,7 @@ def check(
     check_batches(instance, history, schedule.batch_count, "no-hybrid" in policies, findings)
     if trace is not None:
         check_times(instance, schedule, history, marks, trace, findings)
-    if "no-evict" in policies:
-        check_no_evict(history.evictions, findings)
-    if "no-chunk" in policies:
-        check_no_chunk(history.splits, findings)
-    if "no-hold" in policies:
-        check_no_hold(history.holds, marks, trace, findings)
+    check_policies(instance, schedule, history, marks, trace, policies, findings)
     return findings.violations()
 
 

@@ -16,7 +16,9 @@ RULES = (
 )  # fmt: skip
 """The feasibility rules; ``arrival``, ``pause`` and ``clock`` are about traces."""
 
-POLICIES = ("no-evict", "no-chunk", "no-hybrid", "no-hold")
+POLICIES = (
+    "no-evict", "no-chunk", "no-hybrid", "no-hold", "fcfs", "no-swap", "nonpreemptive",
+)  # fmt: skip
 """Policies that can be checked; a breach is a violation whose rule is the policy's name."""
 
 _RANK = {rule: rank for rank, rule in enumerate((*RULES, *POLICIES))}
@@ -62,7 +64,7 @@ class Findings:
         excess: Values,
         batch: Values | None = None,
         request: Values | None = None,
-        **values: Values,
+        **values: Values | NDArray[np.str_],
     ) -> None:
         """Add one violation per entry of ``excess``.
 

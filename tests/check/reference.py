@@ -31,6 +31,7 @@ class Life:
     call_s: float = 0.0
     filling: bool = False
     begun: bool = False
+    first_token: int | None = None  # the batch
 
     @property
     def finished(self) -> bool:
@@ -84,6 +85,7 @@ class Reading:
     def play(self, plans: list[Plan], last: int) -> None:
         idle: list[int] = []
         held: list[list[int]] = [[] for _ in self.lives]
+        left: list[list[int]] = [[] for _ in self.lives]
         for j in range(1, last + 1):
             batch, acted = Batch(j), False
             for i, life in enumerate(self.lives):
@@ -91,6 +93,9 @@ class Reading:
                 acted |= any(kind != Kind.PROCESS for kind, _, _ in actions)
                 if not actions and life.m > 0 and not self.paused(life, j):
                     held[i].append(j)
+                waits = life.begun and not life.finished and not self.paused(life, j)
+                if waits and all(kind != Kind.PROCESS for kind, _, _ in actions):
+                    left[i].append(j)
                 for kind, tokens, run in actions:
                     self.act(life, kind, tokens, run, batch)
             if batch.tokens == 0:
@@ -104,12 +109,15 @@ class Reading:
             self.say("progress", first, None, length)
         for overrun in self.overruns.values():
             self.say("completion", *overrun[0], len(overrun))
-        for life, batches in zip(self.lives, held, strict=True):
-            for first, length in stretches(batches):
+        for life, holds, gaps in zip(self.lives, held, left, strict=True):
+            for first, length in stretches(holds):
                 self.forbid("no-hold", first, life.request.id, length)
+            for first, length in stretches(gaps):
+                self.forbid("nonpreemptive", first, life.request.id, length)
             if not life.finished:
                 missing = life.request.output_tokens - life.g
                 self.say("completion", None, life.request.id, missing)
+        self.check_order(last)
 
     def say(self, rule: str, batch: int | None, request: str | None, excess: float) -> None:
         self.found.append((rule, batch, request, excess))
@@ -153,8 +161,10 @@ class Reading:
             life.m = life.w = 0
             life.filling = False
         elif kind == Kind.SWAP_OUT and life.m > 0:
+            self.forbid("no-swap", batch.number, name, life.m)
             life.w, life.m = life.m, 0
         elif kind == Kind.SWAP_IN and life.w > 0:
+            self.forbid("no-swap", batch.number, name, life.w)
             life.m, life.w = life.w, 0
         else:
             self.say("residency", batch.number, name, 1)
@@ -166,6 +176,7 @@ class Reading:
             return
         if life.w > 0:
             self.say("residency", j, name, life.w)
+            self.forbid("no-swap", j, name, life.w)
             life.m, life.w = life.w, 0
         self.check_start(life, j)
         left = life.s - life.m
@@ -183,15 +194,30 @@ class Reading:
         if c < left:
             if not life.filling:
                 self.forbid("no-chunk", j, name, left - c)
+                self.forbid("nonpreemptive", j, name, left - c)
             life.filling = True
             return
         life.filling = False
+        life.first_token = life.first_token or j
         life.g += 1
         life.s += 1
         for call in life.request.calls:
             if call.after_tokens == life.g:
                 life.s += call.response_tokens
                 life.call_batch, life.call_s = j, call.duration_s
+
+    def check_order(self, last: int) -> None:
+        """``fcfs``: how far each first token is ahead of those of requests that arrived before."""
+        for later in self.lives:
+            if later.first_token is None:
+                continue
+            ahead = [
+                (earlier.first_token or last + 1) - later.first_token
+                for earlier in self.lives
+                if earlier.request.arrival_s < later.request.arrival_s
+            ]
+            if max(ahead, default=0) > 0:
+                self.forbid("fcfs", later.first_token, later.request.id, max(ahead))
 
     def check_start(self, life: Life, j: int) -> None:
         """``arrival`` and ``pause``, where the request begins and where it resumes."""

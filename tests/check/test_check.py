@@ -108,6 +108,35 @@ def test_no_hold_allows_a_pause_and_no_more() -> None:
     assert brief(check(PAUSED, held_again, None, policy)) == [("no-hold", 4, "caller", 1)]
 
 
+def test_nonpreemptive_allows_a_pause_and_no_more() -> None:
+    # Unlike no-hold, also where the KV is discarded during the call: it is refilled in batch 5.
+    schedule = schedule_of([
+        (0, Kind.PROCESS, 1, 1, 2), (0, Kind.EVICT, 2, 1, 0), (0, Kind.PROCESS, 5, 1, 3),
+        (0, Kind.PROCESS, 6, 1, 1), (1, Kind.PROCESS, 1, 1, 2), (1, Kind.PROCESS, 2, 3, 1),
+    ])  # fmt: skip
+    policy = ("nonpreemptive",)
+    assert check(PAUSED, schedule, None, policy) == ()
+    # The call returns at 3 s, and batch 4 starts then.
+    assert brief(check(PAUSED, schedule, steady(6, 2), policy)) == [
+        ("nonpreemptive", 4, "caller", 1)
+    ]
+
+
+def test_requests_that_arrive_together_may_overtake_each_other() -> None:
+    requests = tuple(
+        Request(id=name, prompt_tokens=1, output_tokens=1, arrival_s=arrival)
+        for name, arrival in (("late", 2.0), ("a", 1.0), ("b", 1.0), ("c", 0.5))
+    )
+    limits = Limits(kv_tokens=9, batch_tokens=9)
+    instance = Instance(name="order", cost=LINEAR, limits=limits, requests=requests)
+    in_order = processing((3, 1, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1), (0, 3, 1, 1))
+    assert check(instance, in_order, policies=["fcfs"]) == ()
+    c_last = processing((1, 1, 1, 1), (2, 2, 1, 1), (0, 3, 1, 1), (3, 4, 1, 1))
+    found = check(instance, c_last, policies=["fcfs"])
+    assert brief(found) == [("fcfs", 1, "a", 3), ("fcfs", 2, "b", 2), ("fcfs", 3, "late", 1)]
+    assert all("before that of 'c'" in violation.message for violation in found)
+
+
 def test_times_may_differ_by_a_rounding_error_of_the_largest() -> None:
     schedule = processing((0, 1, 1, 2), (0, 4, 2, 1), (1, 1, 1, 2), (1, 2, 3, 1))
     trace = steady(5, 2)
@@ -148,8 +177,10 @@ def test_far_batches_take_no_memory() -> None:
     schedule = processing((0, 1, 1, 2), (0, 2, 1, 1), (0, far, 10**14, 1), (9, 10**15, 1, 1))
     assert brief(check(ONE, schedule, None, POLICIES)) == [
         ("no-chunk", 1, "only", 1),
+        ("nonpreemptive", 1, "only", 1),
         ("progress", 3, None, far - 3),
         ("no-hold", 3, "only", far - 3),
+        ("nonpreemptive", 3, "only", far - 3),
         ("progress", far + 2, None, 10**15 - far - 1),
         ("completion", far + 2, "only", 10**14 - 2),
         ("progress", 10**15, None, 1),

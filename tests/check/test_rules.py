@@ -313,6 +313,38 @@ MUTANTS = [
              (1, EVICT, 3, 1, 0), (1, PROCESS, 6, 1, 9), (1, PROCESS, 7, 2, 1)),
         [("no-hold", 2, "r0", 1)], None, ("no-hold",),
     ),
+    Mutant(
+        "no-swap", TOOL, SWAPPING, [("no-swap", 3, "agent", 7), ("no-swap", 5, "agent", 7)],
+        None, ("no-swap",),
+    ),
+    Mutant(
+        # r1 arrives first, and its first token comes in batch 5, after that of r0 in batch 1.
+        "fcfs", with_request(PAPER, 0, arrival_s=1.0),
+        runs((0, PROCESS, 1, 1, 8), (0, PROCESS, 2, 3, 1),
+             (1, PROCESS, 5, 1, 8), (1, PROCESS, 6, 3, 1)),
+        [("fcfs", 1, "r0", 4)], None, ("fcfs",),
+    ),
+    Mutant(
+        "fcfs by a request that is never served", with_request(PAPER, 1, arrival_s=1.0),
+        runs((1, PROCESS, 1, 1, 8), (1, PROCESS, 2, 3, 1)),
+        [("fcfs", 1, "r1", 4), ("completion", None, "r0", 4)], None, ("fcfs",),
+    ),
+    Mutant(
+        "nonpreemptive by an eviction", PAPER, EVICTING,
+        [("nonpreemptive", 2, "r1", 3)], None, ("nonpreemptive",),
+    ),
+    Mutant(
+        "nonpreemptive by a chunk", PAPER,
+        runs((0, PROCESS, 1, 1, 3), (0, PROCESS, 2, 1, 5), (0, PROCESS, 3, 3, 1),
+             (1, PROCESS, 6, 1, 8), (1, PROCESS, 7, 3, 1)),
+        [("nonpreemptive", 1, "r0", 5)], None, ("nonpreemptive",),
+    ),
+    Mutant(
+        "nonpreemptive by a hold", PAPER,
+        runs((0, PROCESS, 1, 1, 8), (0, PROCESS, 2, 3, 1),
+             (1, PROCESS, 5, 1, 8), (1, PROCESS, 6, 1, 1), (1, PROCESS, 8, 2, 1)),
+        [("progress", 7, None, 1), ("nonpreemptive", 7, "r1", 1)], None, ("nonpreemptive",),
+    ),
 ]  # fmt: skip
 
 
