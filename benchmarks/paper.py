@@ -41,8 +41,8 @@ def cells(value: float | None, bound: float | None, wall_s: float) -> list[str]:
 
 def compact_cells(instance: Instance, name: str, limit_s: float, strengthened: bool) -> list[str]:
     """The compact formulation alone, started from the best of two schedulers."""
-    start = min((evaluate(instance, n) for n in ("vllm", "vllm-ef")), key=lambda c: c.value)
-    batches = most_batches(instance, start.value)
+    start = min((evaluate(instance, n) for n in ("vllm", "vllm-ef")), key=lambda c: c.makespan_s)
+    batches = most_batches(instance, start.makespan_s)
     variables = CompactVariables(instance, batches, strengthened=strengthened)
     program = compact.build(variables)
     try:

@@ -8,7 +8,7 @@ and what is left is a schedule of these requests alone. So with LB any bound tha
 
 for each tau. LB is first screened at all arrivals by suffix sums, with the parts of B1 that are
 sums or maxima over requests and every line below the law; then all bounds are evaluated at the
-best of them.
+best of them. ``late_prices`` has the bounds by prices.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ def arrivals(
     ``offline`` bounds a workload whose requests are all there from the start.
     """
     runs = workload.runs
-    # What arrives first leaves all requests, which is no case for arrivals.
-    times = np.unique(release_s)[1:]
-    screened = _screen(
-        replace(workload, runs=runs.select(release_s[runs.request] > 0)), release_s, times
-    )
+    times, screened = screened_starts(workload, release_s)
     evaluated = _EVALUATED if runs.size.size <= _MANY_RUNS else 1
     best = np.argsort(-screened, kind="stable")[:evaluated]
     found = [float(screened[best[0]])]
@@ -50,6 +46,16 @@ def arrivals(
         late = runs.select(release_s[runs.request] >= tau)
         found.append(float(tau) + offline(replace(workload, runs=late)))
     return max(found)
+
+
+def screened_starts(workload: Workload, release_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """All tau > 0 at which requests arrive, ascending, and what a quick bound gives from each on.
+
+    What arrives first leaves all requests, which is no case for arrivals.
+    """
+    runs, times = workload.runs, np.unique(release_s)[1:]
+    late = replace(workload, runs=runs.select(release_s[runs.request] > 0))
+    return times, _screen(late, release_s, times)
 
 
 def _screen(workload: Workload, release_s: FloatArray, times: FloatArray) -> FloatArray:

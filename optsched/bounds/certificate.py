@@ -7,22 +7,33 @@ arithmetic of ``verify`` gives, the next double below.
 from __future__ import annotations
 
 from optsched.bounds.bound import Bound, lower_bound
-from optsched.bounds.closed_walks import ClosedWalkBound
 from optsched.bounds.count_arguments import best_count
 from optsched.bounds.lagrangian import LagrangianBound
+from optsched.bounds.late_prices import LateBound, late_requests
 from optsched.bounds.latest_start import best_arrivals
 from optsched.bounds.time_arguments import at_most, best_time
+from optsched.bounds.verify.refuted import RefutedError
 from optsched.bounds.verify.times import times_alone
 from optsched.bounds.verify.units import cost_doubles, units_for
 from optsched.bounds.verify.verdict import proven_bound
 from optsched.bounds.verify.workload import Workload
-from optsched.certificate import Argument, Certificate, PathTime, PricedTime, WalkTime
+from optsched.bounds.walk_repair import ClosedWalkBound
+from optsched.certificate import (
+    Argument,
+    ArrivalTime,
+    Certificate,
+    OfflineTime,
+    PathTime,
+    PricedTime,
+    WalkTime,
+)
+from optsched.errors import UnsupportedError
 from optsched.instance import Instance
 
 _PATH = "critical path"
 _ARRIVALS = "B5 arrivals"
-_PRICES = "B3 Lagrangian"
-_WALKS = "B4 closed walks"
+PRICES = "B3 Lagrangian"
+WALKS = "B4 closed walks"
 
 
 def certify(instance: Instance, bound: Bound | None = None) -> Certificate:
@@ -35,33 +46,51 @@ def certify(instance: Instance, bound: Bound | None = None) -> Certificate:
     ------
     InfeasibleError
         A request cannot run even alone.
+    UnsupportedError
+        The proof is too long to be checked.
     """
     bound = lower_bound(instance) if bound is None else bound
-    argument = _argument(instance, bound.proof)
-    proven = proven_bound(instance, argument)
-    return Certificate(
-        instance=instance, digest=instance.digest, bound_s=min(bound.value_s, at_most(proven)),
-        proof=bound.proof, argument=argument,
-    )  # fmt: skip
+    try:
+        return _claimed(instance, bound.value_s, bound.proof, _argument(instance, bound.proof))
+    except RefutedError as error:
+        raise UnsupportedError(f"this bound has no certificate: {error}") from error
 
 
 def certify_prices(instance: Instance, found: LagrangianBound) -> Certificate:
     """A certificate for the time-indexed Lagrangian bound ``found``."""
-    argument = PricedTime(count=best_count(instance)[1], pricing=found.pricing)
-    return Certificate(
-        instance=instance, digest=instance.digest,
-        bound_s=min(found.value_s, at_most(proven_bound(instance, argument))),
-        proof=_PRICES, argument=argument,
-    )  # fmt: skip
+    return _claimed(instance, found.value_s, PRICES, _priced(instance, found))
 
 
 def certify_walks(instance: Instance, found: ClosedWalkBound) -> Certificate:
     """A certificate for the closed-walk bound ``found``."""
-    argument = WalkTime(pricing=found.pricing)
+    return _claimed(instance, found.value_s, WALKS, _priced(instance, found))
+
+
+def certify_late(instance: Instance, found: LateBound) -> Certificate:
+    """A certificate for the prices ``found`` of what arrives late."""
+    late = _priced(late_requests(instance, found.from_s), found.late)
+    argument = ArrivalTime(from_s=found.from_s, late=late)
+    return _claimed(instance, found.value_s, late_proof(found), argument)
+
+
+def late_proof(found: LateBound) -> str:
+    """Name of the argument of ``found``."""
+    over = WALKS if isinstance(found.late, ClosedWalkBound) else PRICES
+    return f"{_ARRIVALS} over {over}"
+
+
+def _priced(instance: Instance, found: LagrangianBound | ClosedWalkBound) -> OfflineTime:
+    if isinstance(found, ClosedWalkBound):
+        return WalkTime(pricing=found.pricing)
+    return PricedTime(count=best_count(instance)[1], pricing=found.pricing)
+
+
+def _claimed(instance: Instance, value_s: float, proof: str, argument: Argument) -> Certificate:
+    """A certificate that claims ``value_s``, or what ``argument`` proves if that is less."""
+    proven = at_most(proven_bound(instance, argument))
     return Certificate(
-        instance=instance, digest=instance.digest,
-        bound_s=min(found.value_s, at_most(proven_bound(instance, argument))),
-        proof=_WALKS, argument=argument,
+        instance=instance, digest=instance.digest, bound_s=min(value_s, proven), proof=proof,
+        argument=argument,
     )  # fmt: skip
 
 

@@ -35,7 +35,6 @@ tokens of refills stay free.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -45,12 +44,11 @@ import numpy as np
 from optsched.bounds.path_dp import SAFE, PathPrices
 from optsched.bounds.path_total import Demand, Refills, demand, total_price
 from optsched.bounds.verify.counts import decode_batches, prefill_batches
-from optsched.bounds.verify.events import pages_of
 from optsched.bounds.verify.law import Law, law_of
 from optsched.bounds.verify.refuted import hold
-from optsched.bounds.verify.steps import Steps, steps_of
+from optsched.bounds.verify.steps import Decodes, Steps, steps_of
 from optsched.bounds.verify.units import Units, cost_doubles, units_for
-from optsched.bounds.verify.work import work
+from optsched.bounds.verify.work import MOST_SIZES, work
 from optsched.bounds.verify.workload import Workload
 from optsched.certificate import Line
 from optsched.instance import Instance
@@ -128,9 +126,11 @@ def ground(
     own_set_up = 0 if counted else d0 // load.cap
     block = limits.block_tokens
 
-    def decode(size: int) -> int:
-        return steps.decode(size) + own_set_up * pages_of(size, block)
-
+    decode = steps.decodes(per_page=own_set_up, block_tokens=block)
+    hold(
+        requests.largest <= MOST_SIZES,
+        f"refills to {requests.largest} sizes are too many to be priced",
+    )
     refill = _refills(steps, decode, requests.largest, d0 if counted else 0)
     smallest = int(requests.prompt.min()) + 1
     if counted and any(excess < 0 for excess in refill[smallest:]):
@@ -150,7 +150,7 @@ def ground(
     )  # fmt: skip
 
 
-def _refills(steps: Steps, decode: Callable[[int], int], largest: int, set_up: int) -> list[int]:
+def _refills(steps: Steps, decode: Decodes, largest: int, set_up: int) -> list[int]:
     """Least excess of a refill to each size; one that ends in prefill may save ``set_up``."""
     excess = [0, 0]
     for size in range(2, largest + 1):

@@ -26,137 +26,45 @@ small stage: a knapsack. For prices u of the other events and potentials phi of 
 
 the walk telescopes: T >= W + p0 Np + sum q + sum u + min phi - phi(empty).
 
+**Groups.** Walks may follow groups of consecutive stages, each one page larger than the one before,
+instead of stages: a content is then a multiset of groups and the *offset*, the sum over its
+requests of the pages beyond the first stage of their groups. Its memory is exact; who holds the
+offset is forgotten. A decode leaves a request in its group, which adds 1 to the offset, or takes it
+from the last stage of a group to the first of the next. All stages of a group but its first have
+one price, plus g >= 0 for every page beyond the first stage: a batch earns at most g times the
+offset after it, where requests that only hold are credited too.
+
 **Micro-steps.** A batch is a chain of unit moves on the content: evictions, then decodes from the
-last stage to the first, then fills. So nothing decodes twice, and as memory only grows after the
+last stage to the first, then fills. (Of a group first those decode that leave it, then as many
+stay as it still has requests.) So nothing decodes twice, and as memory only grows after the
 evictions every content on the way fits if the last one does. One pass of least values over all
 contents therefore covers all batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from optsched.bounds.verify.counts import prefill_batches
-from optsched.bounds.verify.events import pages_of
-from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.refuted import hold
-from optsched.bounds.verify.steps import steps_of
-from optsched.bounds.verify.units import cost_doubles, units_for
-from optsched.bounds.verify.workload import Workload
-from optsched.certificate import Line
+from optsched.bounds.walk_ground import WalkGround, types_of, walk_ground
 from optsched.instance import Instance
 from optsched.walk_pricing import WalkPricing
 
 Content = tuple[int, ...]
+Potentials = dict[Content, list[int]]  # by offset
 _MOST_CONTENTS = 1_000_000
-_MOST_HELD = 20_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """A stage of a type that walks follow.
-
-    Parameters
-    ----------
-    pages : int
-        Held by a request that is resident at it.
-    requests : int
-        Number of its events that every schedule has.
-    refill : int
-        What a fill to it costs beyond a decode, in units of 2 ** -bits seconds, rounded down.
-    moves_on : bool
-        Whether the next kind is the same type's next stage.
-    """
-
-    pages: int
-    requests: int
-    refill: int
-    moves_on: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class WalkGround:
-    """What does not depend on prices. ``base_s``: W + p0 Np; ``batch``: a in units; ``small``:
-    (pages, requests) of each small stage."""
-
-    cap: int
-    base_s: Fraction
-    batch: int
-    kinds: tuple[Kind, ...]
-    small: tuple[tuple[int, int], ...]
-
-
-def types_of(instance: Instance) -> list[tuple[int, int, int]]:
-    """(prompt, output, number of requests) of each type of ``instance``, ascending."""
-    found: dict[tuple[int, int], int] = {}
-    for request in instance.requests:
-        shape = request.prompt_tokens, request.output_tokens
-        found[shape] = found.get(shape, 0) + 1
-    return [(*shape, count) for shape, count in sorted(found.items())]
-
-
-def walk_ground(
-    instance: Instance, left_out: Sequence[int], intercept_s: float, slope_s: float, unit_bits: int
-) -> WalkGround:
-    """Work and kinds of ``instance`` under a line of the batch-time law; ``left_out``: number of
-    small stages per type.
-
-    Raises
-    ------
-    RefutedError
-        The line is not below the law, or requests make calls.
-    """
-    hold(not instance.has_calls, "requests that make calls are not covered")
-    limits, cost = instance.limits, instance.cost
-    load = Workload(instance.requests, limits, cost)
-    units = units_for([*cost_doubles(cost), cost.swap_tok, intercept_s, slope_s], load.cap)
-    line = Line(intercept_s=intercept_s, slope_s=slope_s, knee_tokens=limits.batch_tokens)
-    law = law_of(cost, limits.batch_tokens, units)
-    hold(law.above(line, units, first=1), "the line is not below the batch-time law")
-    steps = steps_of(cost, limits.fill_tokens, units, units.of(slope_s))
-    d0_of_page, copied = units.of(cost.d0) // load.cap, 2 * units.of(cost.swap_tok)
-    block = limits.block_tokens
-
-    def decode(size: int) -> int:
-        return steps.decode(size) + d0_of_page * pages_of(size, block)
-
-    def delta(size: int) -> int:
-        # A refill whose last token is alone ends as the decode that it replaces.
-        least = min(steps.fill(size) - decode(size), steps.fill(size - 1))
-        if limits.host_kv_tokens:
-            least = min(least, copied * (size - 1))
-        return (least << unit_bits) // units.per_second
-
-    work, kinds, small = 0, [], []
-    gained = 0  # by refills to small stages that are cheaper than the decode
-    for (prompt, output, count), less in zip(types_of(instance), left_out, strict=True):
-        work += count * steps.fill(prompt)
-        work += count * sum(decode(size) for size in range(prompt + 1, prompt + output))
-        small += [(pages_of(prompt + stage, block), count) for stage in range(less)]
-        gained += count * sum(min(0, delta(prompt + stage)) for stage in range(1, less))
-        for stage in range(less, output):
-            size = prompt + stage
-            refill = delta(size) if stage else 0
-            kinds.append(
-                Kind(
-                    pages=pages_of(size, block), requests=count, moves_on=stage + 1 < output,
-                    refill=min(0, refill) if stage == less else refill,
-                )
-            )  # fmt: skip
-    setups = units.of(cost.p0) * prefill_batches(load)
-    return WalkGround(
-        cap=load.cap, base_s=units.seconds(work + setups) + Fraction(gained, 2**unit_bits),
-        batch=(units.of(intercept_s) << unit_bits) // units.per_second, kinds=tuple(kinds),
-        small=tuple(small),
-    )  # fmt: skip
+_MOST_HELD = 10_000_000
+_MOST_FITTED = 100_000_000
+_MOST_EARNINGS = 5_000_000
 
 
 def best_earnings(cap: int, items: Iterable[tuple[int, int]]) -> list[int]:
     """The most that 0 .. ``cap`` free pages earn with any number of each item (pages, price)."""
-    best = [0] * (cap + 1)
     kept = [(pages, price) for pages, price in items if price > 0]
+    hold((cap + 1) * (len(kept) + 1) <= _MOST_EARNINGS, "free pages are too many to be checked")
+    best = [0] * (cap + 1)
     for free in range(1, cap + 1):
         fits = [best[free - pages] + price for pages, price in kept if pages <= free]
         best[free] = max([best[free - 1], *fits])
@@ -167,13 +75,26 @@ def contents(pages: list[int], cap: int) -> Iterator[Content]:
     """All multisets of kinds that fit in ``cap`` pages, as ascending tuples of kind numbers, in
     lexicographic order (the empty one first)."""
     pending: list[tuple[Content, int]] = [((), cap)]
+    fitted = 0
     while pending:
         content, free = pending.pop()
         yield content
         lowest = content[-1] if content else 0
+        fitted += len(pages) - lowest
+        hold(fitted <= _MOST_FITTED, "contents are too many to be checked")
         for kind in range(len(pages) - 1, lowest - 1, -1):
             if pages[kind] <= free:
                 pending.append(((*content, kind), free - pages[kind]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prices:
+    """Prices per kind of the events of its first stage and of each later one, and of a page of
+    offset."""
+
+    first: list[int]
+    later: list[int]
+    growth: int
 
 
 def walk_value(instance: Instance, pricing: WalkPricing) -> Fraction:
@@ -185,76 +106,129 @@ def walk_value(instance: Instance, pricing: WalkPricing) -> Fraction:
         The numbers do not prove anything for this instance.
     """
     small_stages = [len(own) for own in pricing.small]
-    stages = [len(own) + less for own, less in zip(pricing.followed, small_stages, strict=True)]
+    groups = pricing.groups
+    stages = [sum(own) + less for own, less in zip(groups, small_stages, strict=True)]
     hold(
         stages == [output for _, output, _ in types_of(instance)],
         "prices do not fit the types of requests",
     )
     ground = walk_ground(
-        instance, small_stages, pricing.intercept_s, pricing.slope_s, pricing.unit_bits
+        instance, small_stages, pricing.intercept_s, pricing.slope_s, pricing.unit_bits, groups
     )
     first = [price for own in pricing.followed for price in own]
+    later = [price for own in pricing.later for price in own] or [0] * len(first)
+    prices = _Prices(first=first, later=later, growth=pricing.growth)
     small = [price for own in pricing.small for price in own]
-    pages = [kind.pages for kind in ground.kinds]
-    phi: dict[Content, int] = {}
-    given = iter(pricing.potentials)
-    held = 0
-    for content in contents(pages, ground.cap):
-        held += 1 + len(content)
-        hold(len(phi) < _MOST_CONTENTS, f"more than {_MOST_CONTENTS} contents")
-        hold(held <= _MOST_HELD, f"contents of more than {_MOST_HELD} requests in all")
-        value = next(given, None)
-        hold(value is not None, "a content has no potential")
-        assert value is not None
-        phi[content] = value
-    hold(next(given, None) is None, "there are more potentials than contents")
-    reached = _after_a_batch(phi, ground, first)
+    phi = _potentials(ground, pricing.potentials)
+    reached = _after_a_batch(phi, ground, prices)
     best = best_earnings(
         ground.cap, [(own, q) for (own, _), q in zip(ground.small, small, strict=True)]
     )
-    for content, value in phi.items():
-        free = ground.cap - sum(pages[kind] for kind in content)
-        hold(
-            value <= reached[content] + ground.batch - best[free],
-            "a batch raises the potential by more than it costs",
-        )
-    earned = sum(kind.requests * u for kind, u in zip(ground.kinds, first, strict=True))
-    earned += sum(count * q for (_, count), q in zip(ground.small, small, strict=True))
-    earned += min(phi.values()) - phi[()]
-    return ground.base_s + Fraction(earned, 2**pricing.unit_bits)
+    for content, values in phi.items():
+        free = _free(content, ground)
+        for offset, (value, least) in enumerate(zip(values, reached[content], strict=True)):
+            earned = best[free - offset] + prices.growth * offset
+            hold(
+                value <= least + ground.batch - earned,
+                "a batch raises the potential by more than it costs",
+            )
+    total = min(min(values) for values in phi.values()) - phi[()][0]
+    total += sum(count * q for (_, count), q in zip(ground.small, small, strict=True))
+    for kind, own, others in zip(ground.kinds, first, later, strict=True):
+        total += kind.requests * own + kind.later_events * others
+        total += kind.growth_events * prices.growth
+    return ground.base_s + Fraction(total, 2**pricing.unit_bits)
 
 
-def _after_a_batch(
-    phi: dict[Content, int], ground: WalkGround, first: list[int]
-) -> dict[Content, int]:
+def _free(content: Content, ground: WalkGround) -> int:
+    """Pages left free at offset 0."""
+    return ground.cap - sum(ground.kinds[kind].pages for kind in content)
+
+
+def _potentials(ground: WalkGround, potentials: tuple[int, ...]) -> Potentials:
+    """The potentials by content and offset; all that fit have one."""
+    phi: Potentials = {}
+    used = held = 0
+    for content in contents([kind.pages for kind in ground.kinds], ground.cap):
+        stages = sum(ground.kinds[kind].width for kind in content)
+        number = 1 + min(stages - len(content), _free(content, ground))
+        held += (1 + stages) * number
+        hold(used + number <= _MOST_CONTENTS, f"more than {_MOST_CONTENTS} contents")
+        hold(held <= _MOST_HELD, f"contents of more than {_MOST_HELD} stages in all")
+        phi[content] = list(potentials[used : used + number])
+        hold(len(phi[content]) == number, "a content has no potential")
+        used += number
+    hold(used == len(potentials), "there are more potentials than contents")
+    return phi
+
+
+def _after_a_batch(phi: Potentials, ground: WalkGround, prices: _Prices) -> Potentials:
     """Least potential before a batch plus refills minus prices, by the content after it."""
-    least = dict(phi)
+    least = {content: list(values) for content, values in phi.items()}
     by_length: dict[int, list[Content]] = {}
-    having: list[dict[int, list[Content]]] = [{} for _ in ground.kinds]
     for content in least:
         by_length.setdefault(len(content), []).append(content)
-        for kind in set(content):
-            having[kind].setdefault(content.count(kind), []).append(content)
     for length in sorted(by_length, reverse=True):
         for content in by_length[length]:
-            for kind in set(content):
-                rest = _without(content, kind)
-                least[rest] = min(least[rest], least[content])
-    for kind in range(len(ground.kinds) - 1, -1, -1):
-        if not ground.kinds[kind].moves_on:
-            continue
-        for number in sorted(having[kind], reverse=True):
-            for content in having[kind][number]:
-                moved = tuple(sorted((*_without(content, kind), kind + 1)))
-                if moved in least:
-                    least[moved] = min(least[moved], least[content] - first[kind + 1])
-    fill = [own.refill - price for own, price in zip(ground.kinds, first, strict=True)]
+            _evict(content, least, ground)
+    _decode(least, ground, prices)
+    fill = [
+        [own.refill[0] - price, *(refill - others for refill in own.refill[1:])]
+        for own, price, others in zip(ground.kinds, prices.first, prices.later, strict=True)
+    ]
     for length in sorted(by_length):
         for content in by_length[length]:
-            for kind in set(content):
-                filled = least[_without(content, kind)] + fill[kind]
-                least[content] = min(least[content], filled)
+            _fill(content, least, fill)
     return least
+
+
+def _evict(content: Content, least: Potentials, ground: WalkGround) -> None:
+    values = least[content]
+    for kind in set(content):
+        width, rest = ground.kinds[kind].width, least[_without(content, kind)]
+        for offset in range(min(len(rest), len(values))):
+            rest[offset] = min(rest[offset], *values[offset : offset + width])
+
+
+def _decode(least: Potentials, ground: WalkGround, prices: _Prices) -> None:
+    having: list[dict[int, list[Content]]] = [{} for _ in ground.kinds]
+    for content in least:
+        for kind in set(content):
+            having[kind].setdefault(content.count(kind), []).append(content)
+    for kind in range(len(ground.kinds) - 1, -1, -1):
+        left = ground.kinds[kind].width - 1
+        if ground.kinds[kind].moves_on:
+            for number in sorted(having[kind], reverse=True):
+                for content in having[kind][number]:
+                    moved = tuple(sorted((*_without(content, kind), kind + 1)))
+                    after = least.get(moved, [])
+                    pairs = zip(after, least[content][left:], strict=False)
+                    after[:] = [
+                        *(min(own, value - prices.first[kind + 1]) for own, value in pairs),
+                        *after[max(0, len(least[content]) - left) :],
+                    ]
+        if left:
+            for number, some in having[kind].items():
+                for content in some:
+                    _stay(least[content], number, prices.later[kind])
+
+
+def _stay(values: list[int], number: int, price: int) -> None:
+    """Up to ``number`` requests decode within their group."""
+    for _ in range(number):
+        values[1:] = [
+            min(own, value - price) for own, value in zip(values[1:], values[:-1], strict=True)
+        ]
+
+
+def _fill(content: Content, least: Potentials, fill: list[list[int]]) -> None:
+    values = least[content]
+    for kind in set(content):
+        rest = least[_without(content, kind)]
+        for within, cost in enumerate(fill[kind][: len(values)]):
+            pairs = enumerate(rest[: len(values) - within], start=within)
+            for offset, value in pairs:
+                values[offset] = min(values[offset], value + cost)
 
 
 def _without(content: Content, kind: int) -> Content:

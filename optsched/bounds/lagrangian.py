@@ -20,6 +20,7 @@ from optsched.bounds.exact_lagrangian import Ground
 from optsched.bounds.piecewise import Workload, best_line
 from optsched.bounds.price_search import PriceSearch
 from optsched.bounds.token_time import lines
+from optsched.bounds.verify.work import MOST_SIZES
 from optsched.errors import UnsupportedError, require
 from optsched.instance import Instance, require_feasible
 from optsched.pricing import BatchPricing
@@ -84,14 +85,15 @@ def lagrangian_bound(
     Raises
     ------
     UnsupportedError
-        A request makes calls.
+        A request makes calls, or is too large (see :func:`covers`).
     InfeasibleError
         A request cannot run even alone.
     """
     require(effort in EFFORTS, "effort", effort, f"one of {', '.join(EFFORTS)}")
-    if instance.has_calls:
+    if not covers(instance):
         raise UnsupportedError(
-            "the Lagrangian bound does not cover requests that make calls",
+            "the Lagrangian bound does not cover requests that make calls or hold more than "
+            f"{MOST_SIZES} KV tokens",
             hint="lower_bound does",
         )
     require_feasible(instance)
@@ -115,6 +117,12 @@ def lagrangian_bound(
         batches=_equivalent_batches(instance, base, best.value), pricing=best.pricing,
         wall_s=time.monotonic() - begin,
     )  # fmt: skip
+
+
+def covers(instance: Instance) -> bool:
+    """Whether no request makes calls, and refills to all sizes of KV are few enough to be priced
+    one by one."""
+    return not instance.has_calls and int(instance.final_tokens.max()) <= MOST_SIZES
 
 
 def excesses(instance: Instance, batches: int) -> list[tuple[int, float]]:

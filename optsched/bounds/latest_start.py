@@ -85,9 +85,7 @@ def _own_work(workload: Workload, line: Line, units: Units) -> list[int]:
     """Work of each request under ``line``, decodes paying their share of d0."""
     limits, cap = workload.limits, workload.cap
     steps = steps_of(workload.cost, limits.fill_tokens, units, units.of(line.slope_s), line)
-    part = units.of(workload.cost.d0) // cap
-
-    def decode(size: int) -> int:
-        return steps.decode(size) + part * pages_of(size, limits.block_tokens)
-
-    return own_work(workload, steps.fill, decode)
+    decode = steps.decodes(
+        per_page=units.of(workload.cost.d0) // cap, block_tokens=limits.block_tokens
+    )
+    return own_work(workload, steps.fill, decode, steps.floor)

@@ -10,9 +10,10 @@ import pytest
 
 from optsched.bounds import lower_bound
 from optsched.bounds.closed_walks import ClosedWalkBound, closed_walk_bound
-from optsched.bounds.exact_walks import contents, walk_ground, walk_value
+from optsched.bounds.exact_walks import contents, walk_value
 from optsched.bounds.verify.refuted import RefutedError
-from optsched.bounds.walk_states import walk_states
+from optsched.bounds.walk_ground import walk_ground
+from optsched.bounds.walk_repair import rows_of
 from optsched.instance import Call, Instance, Request
 from optsched.io.generate import uniform
 from optsched.simulate import simulate
@@ -187,7 +188,7 @@ def test_a_line_above_the_law_and_a_missing_potential_are_refuted() -> None:
 def test_both_enumerations_find_the_same_contents_in_the_same_order(left_out: int) -> None:
     instance = uniform(8, 5, 6, kv_tokens=31)
     ground = walk_ground(instance, [left_out], 0.0, 0.0, 40)
-    states = walk_states(ground)
+    states = rows_of(ground).contents
     pages = [kind.pages for kind in ground.kinds]
     expected = list(contents(pages, ground.cap))
     found = [tuple(k for k in row if k >= 0) for row in states.items[states.lexicographic].tolist()]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
 
 import pytest
 
+from optsched.bounds.verify.counts import batches as least_batches
 from optsched.bounds.verify.events import (
-    by_pages,
+    EventCounts,
     inner,
     pages_of,
     stretches,
@@ -19,8 +23,11 @@ from optsched.bounds.verify.knapsack import richest_batch
 from optsched.bounds.verify.law import Law
 from optsched.bounds.verify.refuted import RefutedError
 from optsched.bounds.verify.steps import Steps
+from optsched.bounds.verify.workload import Workload
+from optsched.certificate import MemoryCount
 from optsched.instance import Call, Request
 from tests.bounds.search import known
+from tests.bounds.workloads import shaped
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7])
@@ -29,7 +36,21 @@ def test_pages_of_a_range_are_the_sum_of_its_sizes(block: int) -> None:
         for high in range(low, 25):
             expected = [pages_of(size, block) for size in range(low, high + 1)]
             assert total_pages(low, high, block) == sum(expected)
-            assert by_pages([(low, high)], block) == dict(Counter(expected))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_events_up_to_a_size_and_of_some_pages_are_counted_in_closed_form(seed: int) -> None:
+    rng = random.Random(seed)
+    ranges = [(low, low + rng.randint(0, 9)) for low in rng.choices(range(1, 20), k=5)]
+    sizes = [size for low, high in ranges for size in range(low, high + 1)]
+    counts = EventCounts(ranges)
+    for size in range(32):
+        assert counts.upto(size) == sum(own <= size for own in sizes)
+    block = rng.choice([1, 2, 3, 7])
+    pages = Counter(pages_of(size, block) for size in sizes)
+    for low, high in itertools.product(range(1, 32), repeat=2):
+        expected = sum(pages[own] for own in range(low, high + 1))
+        assert counts.between(low, high, block) == expected
 
 
 def every_event(request: Request, fill_tokens: int) -> list[tuple[int, int]]:
@@ -123,6 +144,25 @@ def test_rereads_are_exact_where_a_batch_is_large_enough(knee: int) -> None:
             assert steps.fill(size) == cheapest_fill(steps, size, 0)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_from_its_size_on_a_fill_takes_longer_than_a_decode(seed: int) -> None:
+    rng = random.Random(seed)
+    steps = random_steps(rng, rng.choice([-7, 0, 8]), rng.choice([0, 3, 40]))
+    steps = replace(steps, d_kv=rng.choice([0, 1, 6, 60]), d_req=rng.choice([0, 100]))
+    decode = steps.decodes(rng.choice([0, 9]), rng.choice([0, 5]), rng.choice([1, 3]))
+    more = rng.choice([0, 70])
+    from_size = steps.floor.reaches(decode, more)
+    if from_size is None:
+        assert steps.floor.square == 0
+        assert steps.token * decode.block_tokens <= (
+            decode.per_token * decode.block_tokens + decode.per_page
+        )
+        return
+    for size in range(from_size, from_size + 60):
+        assert steps.fill(size) >= decode(size) + more
+    assert decode.total(40) == sum(decode(size) for size in range(1, 41))
+
+
 LAWS = [((5, 1),), ((10, 0), (4, 2)), ((-2, 4), (-9, 6)), ((7, 0), (3, 1), (-11, 3)), ((0, 3),)]
 
 
@@ -155,6 +195,41 @@ def test_the_richest_batch_by_trying_all(seed: int) -> None:
         if pages <= cap and sum(taken) <= most:
             best = max(best, sum(t * w for t, (_, w, _) in zip(taken, priced, strict=True)))
     assert richest_batch(priced, cap, most) == best
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_law_is_the_largest_piece_and_linear_between_its_corners(seed: int) -> None:
+    rng = random.Random(seed)
+    pieces = tuple(
+        (rng.randint(-30, 9), rng.randint(0, 9)) for _ in range(rng.randint(1, 8))
+    )  # fmt: skip
+    law = Law(pieces, 25, extra=rng.choice([0, 4]))
+    for n in range(1, 40):
+        assert law(n) == max(alpha + beta * n for alpha, beta in pieces) + law.extra
+    for low, high in itertools.pairwise(law.corners[1:]):
+        steps = {law(n + 1) - law(n) for n in range(low, high)}
+        assert len(steps) == 1, pieces
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_by_thresholds_and_roundings_are_sums_over_events(seed: int) -> None:
+    rng = random.Random(seed)
+    block = rng.choice([1, 1, 2, 3])
+    instance = shaped(
+        [(rng.randint(1, 9), rng.randint(1, 6)) for _ in range(4)], kv_tokens=rng.randint(15, 30),
+        block_tokens=block,
+    )  # fmt: skip
+    workload = Workload(instance.requests, instance.limits, instance.cost)
+    cap = workload.cap
+    sizes = [size for s in workload.stretches for size in range(s.low, s.high + 1)]
+    for z, k in itertools.product(range(cap // 2 + 1), range(6)):
+        use = Fraction(0)
+        for pages in (pages_of(size, block) for size in sizes):
+            x = Fraction(cap if pages > cap - z else pages if pages >= z else 0, cap)
+            whole = x * (k + 1)
+            use += x if not k or whole.denominator == 1 else Fraction(int(whole), k)
+        count = MemoryCount(threshold_pages=z, rounding=k)
+        assert least_batches(workload, count) == ceil(use)
 
 
 def test_a_knapsack_beyond_reach_is_refused() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optsched.bounds.verify.events import (
+    EventCounts,
     Stretch,
-    by_pages,
     inner,
     pages_of,
     total_pages,
@@ -27,6 +27,8 @@ from optsched.certificate import (
     TokenCount,
     WeightCount,
 )
+
+_MOST_ROUNDING = 10_000
 
 
 def batches(workload: Workload, count: Count) -> int:
@@ -77,27 +79,34 @@ def _memory(workload: Workload, count: MemoryCount) -> int:
     if not z and not k:
         pages = sum(total_pages(low, high, block) for low, high in kept)
         return count.head + count.tail + -(-pages // cap)
-    use = 0
-    for pages, events in by_pages(kept, block).items():
-        size = cap if pages > cap - z else pages if pages >= z else 0
-        if k:
-            # u_k(x) = x if x (k + 1) is whole, else floor(x (k + 1)) / k, in units 1 / k (k + 1).
-            whole, rest = divmod(size * (k + 1), cap)
-            use += events * whole * (k + 1 if rest else k)
-        else:
-            use += events * size
-    return count.head + count.tail + -(-use // (k * (k + 1) if k else cap))
+    counts, largest = EventCounts(kept), cap - z
+    full = counts.between(largest + 1, cap, block)
+    if not k:
+        clipped = [
+            (max(low, (z - 1) * block + 1), min(high, largest * block)) for low, high in kept
+        ]
+        use = full * cap + sum(total_pages(a, b, block) for a, b in clipped if a <= b)
+        return count.head + count.tail + -(-use // cap)
+    hold(k <= _MOST_ROUNDING, f"a rounding of more than {_MOST_ROUNDING} is too long to check")
+    # u_k(x) = x if x (k + 1) is whole, else floor(x (k + 1)) / k, in units of 1 / k (k + 1).
+    use = full * k * (k + 1)
+    for whole in range(1, k + 2):
+        low, high = -(-whole * cap // (k + 1)), -(-(whole + 1) * cap // (k + 1)) - 1
+        events = counts.between(max(low, z), min(high, largest), block)
+        use += events * whole * (k + 1)
+        if whole * cap % (k + 1) == 0 and z <= low <= largest:
+            use -= counts.between(low, low, block) * whole
+    return count.head + count.tail + -(-use // (k * (k + 1)))
 
 
 def _weights(workload: Workload, count: WeightCount) -> int:
     """ceil(sum of weights / weight of the richest batch)."""
-    ranges = [(s.low, s.high) for s in workload.stretches]
-    events = by_pages(ranges, workload.limits.block_tokens)
-    priced = [
-        (pages, weight, events[pages])
+    counts = EventCounts((s.low, s.high) for s in workload.stretches)
+    found = [
+        (pages, weight, counts.between(pages, pages, workload.limits.block_tokens))
         for pages, weight in zip(count.pages, count.weights, strict=True)
-        if weight and pages in events
     ]
+    priced = [(pages, weight, events) for pages, weight, events in found if weight and events]
     hold(bool(priced), "no event has a weight")
     richest = richest_batch(priced, workload.cap, workload.most_steps)
     return -(-sum(weight * number for _, weight, number in priced) // richest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optsched.bounds.verify.clock.describe import describe_clock
 from optsched.certificate import (
     Argument,
     ArrivalTime,
@@ -9,23 +10,30 @@ from optsched.certificate import (
     Count,
     LineTime,
     MemoryCount,
+    OwnLatency,
     PathTime,
+    PhasesTime,
     PricedTime,
     PromptCount,
     StepCount,
     TokenCount,
     WalkTime,
     WeightCount,
+    WindowTime,
 )
 
 
 def describe(argument: Argument) -> list[str]:
     """One line per step of the argument."""
-    if isinstance(argument, PathTime):
+    if isinstance(argument, PathTime | OwnLatency):
         return [f"request {argument.request!r} takes that long even alone"]
     if isinstance(argument, ArrivalTime):
         start = f"what arrives at {argument.from_s!r} s or later starts then, and needs"
         return [start, *describe(argument.late)]
+    if isinstance(argument, WindowTime):
+        start = f"what arrives from {argument.from_s!r} to {argument.until_s!r} s starts at the "
+        start += "first of these arrivals at the soonest; together they need"
+        return [start, *describe(argument.window)]
     if isinstance(argument, LineTime):
         line = argument.line
         text = f"unavoidable work, a batch of n tokens taking {line.intercept_s!r} + "
@@ -43,6 +51,8 @@ def describe(argument: Argument) -> list[str]:
         prices = sum(4 * len(h.memory) for h in horizons)
         text = f"cheapest paths of requests under {prices} prices of batches, {len(horizons)} "
         return [text + "horizons", *_batches(argument.count)]
+    if not isinstance(argument, PhasesTime):
+        return describe_clock(argument)
     split = "attention, and new tokens before and after the last first token of requests with "
     split += f"{argument.remaining} more batches or more"
     return [split, *_batches(argument.count)]

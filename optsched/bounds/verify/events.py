@@ -8,6 +8,7 @@ consecutive sizes. Evictions, chunks and swapping change nothing of this.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -99,21 +100,31 @@ def total_pages(low: int, high: int, block_tokens: int) -> int:
     return upto(high) - upto(low - 1)
 
 
-def by_size(ranges: Iterable[tuple[int, int]]) -> list[int]:
-    """How many of the ranges (low, high) contain size 0, 1, 2, .."""
-    kept = list(ranges)
-    change = [0] * (max((high for _, high in kept), default=0) + 2)
-    for low, high in kept:
-        change[low] += 1
-        change[high + 1] -= 1
-    return list(accumulate(change))[:-1]
+class EventCounts:
+    """How many events have a size up to any given one, in closed form.
 
+    Parameters
+    ----------
+    ranges : iterable of (low, high)
+        One event of each size from ``low`` to ``high``.
+    """
 
-def by_pages(ranges: Iterable[tuple[int, int]], block_tokens: int) -> dict[int, int]:
-    """Number of events of each number of pages that occurs."""
-    found: dict[int, int] = {}
-    for size, events in enumerate(by_size(ranges)):
-        if events:
-            pages = pages_of(size, block_tokens)
-            found[pages] = found.get(pages, 0) + events
-    return found
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        kept = list(ranges)
+        self._lows = sorted(low for low, _ in kept)
+        self._highs = sorted(high for _, high in kept)
+        self._low_sums = list(accumulate(self._lows, initial=0))
+        self._high_sums = list(accumulate(self._highs, initial=0))
+
+    def upto(self, size: int) -> int:
+        """Number of events of at most ``size`` tokens."""
+        # Each range that has begun has given size - low + 1, less size - high since it ended.
+        begun, ended = bisect_right(self._lows, size), bisect_left(self._highs, size)
+        given = begun * (size + 1) - self._low_sums[begun]
+        return given - (ended * size - self._high_sums[ended])
+
+    def between(self, least_pages: int, most_pages: int, block_tokens: int) -> int:
+        """Number of events that take at least and at most so many pages."""
+        if most_pages < least_pages:
+            return 0
+        return self.upto(most_pages * block_tokens) - self.upto((least_pages - 1) * block_tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optsched.bounds.verify.refuted import hold
 
-_MOST_CELLS = 50_000_000
+_MOST_CELLS = 100_000_000
 
 
 def richest_batch(priced: list[tuple[int, int, int]], cap: int, most: int) -> int:
@@ -21,16 +21,17 @@ def richest_batch(priced: list[tuple[int, int, int]], cap: int, most: int) -> in
     """
     smallest = min(pages for pages, _, _ in priced)
     limited = most < cap // smallest
-    hold(
-        len(priced) * (cap + 1) * (most + 1 if limited else 1) <= _MOST_CELLS,
-        "the knapsack is too large to be checked",
-    )
+    rows = most + 1 if limited else 1
+    bundles = [
+        (amount, pages, weight)
+        for pages, weight, events in priced
+        for amount in _bundles(min(events, most, cap // pages))
+    ]
+    hold(len(bundles) * (cap + 1) * rows <= _MOST_CELLS, "the knapsack is too large to be checked")
     # best[e][p]: the most that at most e events of at most p pages in total earn.
-    best = [[0] * (cap + 1) for _ in range(most + 1 if limited else 1)]
-    for pages, weight, events in priced:
-        copies = min(events, most, cap // pages)
-        for amount in _bundles(copies):
-            _take(best, amount * pages, amount * weight, amount if limited else 0)
+    best = [[0] * (cap + 1) for _ in range(rows)]
+    for amount, pages, weight in bundles:
+        _take(best, amount * pages, amount * weight, amount if limited else 0)
     return best[-1][-1]
 
 

@@ -6,8 +6,10 @@ are negative, g(1) - 0 = alpha_k + beta_k < beta_k <= g(2) - g(1) for the k that
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from optsched.bounds.verify.units import Units
 from optsched.certificate import Line
@@ -24,8 +26,30 @@ class Law:
 
     def __call__(self, tokens: int) -> int:
         """g(n) for a whole n >= 0."""
-        largest = max(alpha + beta * tokens for alpha, beta in self.pieces) + self.extra
+        alpha, beta = self._envelope[bisect_right(self._starts, tokens)]
+        largest = alpha + beta * tokens + self.extra
         return largest if tokens else max(0, largest)
+
+    @cached_property
+    def _envelope(self) -> tuple[tuple[int, int], ...]:
+        """The pieces that are the largest somewhere, by slope."""
+        kept: list[tuple[int, int]] = []
+        for c, d in sorted(set(self.pieces), key=lambda piece: (piece[1], piece[0])):
+            while kept and kept[-1][1] == d:
+                kept.pop()
+            # The last one is nowhere alone if the new one overtakes the one before it first.
+            while len(kept) > 1:
+                (a0, b0), (a, b) = kept[-2:]
+                if (a0 - c) * (b - b0) > (a0 - a) * (d - b0):
+                    break
+                kept.pop()
+            kept.append((c, d))
+        return tuple(kept)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """From which whole n on each piece of the envelope but the first is the largest."""
+        return tuple(-((c - a) // (d - b)) for (a, b), (c, d) in pairwise(self._envelope))
 
     @property
     def first_slope(self) -> int:
@@ -36,11 +60,8 @@ class Law:
     def corners(self) -> tuple[int, ...]:
         """Whole numbers from 0 to ``most``, ascending, between which g is linear."""
         found = {0, min(1, self.most), self.most}
-        for a, b in self.pieces:
-            for c, d in self.pieces:
-                if b < d:
-                    crossing = (a - c) // (d - b)
-                    found |= {n for n in (crossing, crossing + 1) if 0 < n < self.most}
+        for start in self._starts:
+            found |= {n for n in (start - 1, start, start + 1) if 0 < n < self.most}
         return tuple(sorted(found))
 
     @cached_property

@@ -11,12 +11,68 @@ ceil((S - m0) / F) of them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from math import isqrt
 
+from optsched.bounds.verify.events import pages_of, total_pages
 from optsched.bounds.verify.units import Units
 from optsched.certificate import Line
 from optsched.cost import CostModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decodes:
+    """A decode after which S tokens are cached takes ``first`` + ``per_token`` (S - 1), and
+    ``per_page`` for each of its pages."""
+
+    first: int
+    per_token: int
+    per_page: int = 0
+    block_tokens: int = 1
+
+    def __call__(self, size: int) -> int:
+        pages = pages_of(size, self.block_tokens)
+        return self.first + self.per_token * (size - 1) + self.per_page * pages
+
+    def total(self, size: int) -> int:
+        """Sum over the sizes 1 .. ``size``."""
+        pages = total_pages(1, size, self.block_tokens)
+        total = self.first * size + self.per_token * (size * (size - 1) // 2)
+        return total + self.per_page * pages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """A fill of S tokens takes at least ``constant`` + ``linear`` S + ``square`` S^2, all >= 0."""
+
+    constant: int
+    linear: int
+    square: int
+
+    def reaches(self, decode: Decodes, more: int = 0) -> int | None:
+        """A size from which on a fill surely takes ``more`` than the decode, at every size.
+
+        S tokens take at most (S + b - 1) / b pages of b tokens, so b times the difference is at
+        least a convex function of S: once it is >= 0 and grows it stays so. None if it never does.
+        """
+        b = decode.block_tokens
+        linear = b * (self.linear - decode.per_token) - decode.per_page
+        constant = b * (self.constant - decode.first + decode.per_token - more)
+        constant -= decode.per_page * (b - 1)
+
+        def spare(size: int) -> int:
+            return b * self.square * size * size + linear * size + constant
+
+        if not self.square:
+            if linear > 0:
+                return max(1, -(constant // linear))
+            return 1 if linear == 0 and constant >= 0 else None
+        low = max(1, -(linear // (2 * b * self.square)))
+        high = low
+        while spare(high) < 0:
+            high *= 2
+        return bisect_left(range(low, high), True, key=lambda size: spare(size) >= 0) + low
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +91,18 @@ class Steps:
     knee: int = 1
     excess: int = 0
 
-    def decode(self, size: int) -> int:
-        """A decode after which ``size`` tokens are cached."""
-        return self.token + self.d_kv * (size - 1) + self.d_req
+    def decodes(self, set_up: int = 0, per_page: int = 0, block_tokens: int = 1) -> Decodes:
+        """Decodes that also pay ``set_up`` each, and ``per_page`` for each page."""
+        return Decodes(
+            first=self.token + self.d_req + set_up, per_token=self.d_kv, per_page=per_page,
+            block_tokens=block_tokens,
+        )  # fmt: skip
+
+    @property
+    def floor(self) -> Floor:
+        """What a first fill or refill takes at least: chunks have sum c^2 <= S^2."""
+        square = self.half + min(0, self.surplus)
+        return Floor(constant=self.p_req, linear=self.token, square=square)
 
     def fill(self, size: int, before: int = 0) -> int:
         """Least time of an uninterrupted fill from ``before`` to ``size`` tokens."""

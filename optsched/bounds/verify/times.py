@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from optsched.bounds.exact_lagrangian import lagrangian_value
@@ -18,7 +19,12 @@ from optsched.bounds.verify.workload import Workload
 from optsched.certificate import BalancedTime, LineTime, OfflineTime, PricedTime, WalkTime
 from optsched.instance import Instance
 
-_MOST_PATH_STEPS = 2_000_000_000
+# What a check may take: each of these is a few seconds.
+_MOST_PATH_STEPS = 1_000_000_000
+_PATH_OVERHEAD = 4_000  # of a vector of steps, in steps
+_MOST_BUCKETS = 2_000_000
+_MOST_REFILLS = 20_000_000
+_MOST_PRICES = 10_000_000
 
 
 def offline_time(workload: Workload, argument: OfflineTime, units: Units) -> Fraction:
@@ -50,11 +56,17 @@ def _priced(workload: Workload, argument: PricedTime, count: int) -> Fraction:
         limits.batch_requests is not None or not any(any(h.requests) for h in pricing.horizons),
         "requests have a price, but a batch may process any number of them",
     )
-    steps = sum(
-        path_count(requests, pricing.cells, h.stride) * (h.most_batches // h.stride + 1)
-        for h in pricing.horizons
-    )
+    steps = sizes = prices = 0
+    for h in pricing.horizons:
+        buckets = h.most_batches // h.stride + 1
+        hold(buckets <= _MOST_BUCKETS, f"paths of {buckets} steps are too long to be checked")
+        steps += path_count(requests, pricing.cells, h.stride) * (buckets + _PATH_OVERHEAD)
+        sizes += requests.largest
+        prices += len(h.memory)
     hold(steps <= _MOST_PATH_STEPS, "paths take too many steps to be checked")
+    hold(sizes <= _MOST_REFILLS, "prices of refills are too many to be checked")
+    pieces = len(workload.cost.pieces)
+    hold(prices * pieces <= _MOST_PRICES, "prices of batches are too many to be checked")
     return lagrangian_value(instance, pricing, count)
 
 
@@ -101,4 +113,7 @@ def times_alone(workload: Workload, units: Units) -> list[int]:
         new = size - before
         return steps.fill(size, before) + filling.least(new, -(-new // limits.fill_tokens))
 
-    return own_work(workload, fill, lambda size: single + steps.decode(size))
+    # n tokens take at least n times the least time per token of a batch, at a corner of the law.
+    per_token = min(filling(n) // n for n in filling.corners if n)
+    floor = replace(steps.floor, linear=per_token)
+    return own_work(workload, fill, steps.decodes(set_up=single), floor)

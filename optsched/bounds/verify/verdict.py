@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from optsched.bounds.verify.clock.value import clock_value
+from optsched.bounds.verify.clock.windows import own_latency, window_latency
 from optsched.bounds.verify.refuted import RefutedError, hold
 from optsched.bounds.verify.times import offline_time, times_alone
 from optsched.bounds.verify.units import Units, cost_doubles, units_for
@@ -13,15 +15,17 @@ from optsched.bounds.verify.workload import Workload
 from optsched.certificate import (
     Argument,
     ArrivalTime,
-    BalancedTime,
     Certificate,
     Line,
     LineTime,
+    OfflineTime,
+    OwnLatency,
     PathTime,
-    PricedTime,
-    WalkTime,
+    PhasesTime,
+    WindowTime,
 )
 from optsched.instance import Instance
+from optsched.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +37,9 @@ class Verdict:
     accepted : bool
         Whether the argument holds for the instance named and proves at least the claim.
     claimed_s : float
-        The claim.
+        The claim, in the unit of its objective.
     proven_s : Fraction or None
-        The exact value that the argument proves, in seconds; None if it does not hold.
+        The exact value that the argument proves, in the same unit; None if it does not hold.
     reason : str or None
         Why it is refused.
     """
@@ -62,11 +66,36 @@ def verify(certificate: Certificate, about: str | None = None) -> Verdict:
             about in (None, certificate.digest),
             f"the certificate is for an instance with digest {certificate.digest}, not {about}",
         )
-        proven = proven_bound(certificate.instance, certificate.argument)
-        hold(proven >= Fraction(claimed), "the argument proves less than is claimed")
+        objective = certificate.objective
+        proven = proven_value(certificate.instance, objective, certificate.argument)
+        if objective.maximised:
+            hold(proven <= Fraction(claimed), "the argument allows more than is claimed")
+        else:
+            hold(proven >= Fraction(claimed), "the argument proves less than is claimed")
     except RefutedError as error:
         reason = str(error)
     return Verdict(accepted=reason is None, claimed_s=claimed, proven_s=proven, reason=reason)
+
+
+def proven_value(instance: Instance, objective: Objective, argument: Argument) -> Fraction:
+    """What no schedule is below, in seconds, or for goodput above, in weight, by ``argument``.
+
+    Raises
+    ------
+    RefutedError
+        The argument does not hold for this instance, or is none about the objective.
+    """
+    limits = instance.limits
+    for r in instance.requests:
+        hold(
+            limits.pages(r.final_tokens) <= limits.kv_tokens,
+            f"request {r.id!r} cannot run even alone, so there is no schedule to bound",
+        )
+    if objective is Objective.MAKESPAN:
+        return _makespan(instance, argument)
+    if objective is Objective.MAX_LATENCY:
+        return _max_latency(instance, argument)
+    return clock_value(instance, objective, argument)
 
 
 def proven_bound(instance: Instance, argument: Argument) -> Fraction:
@@ -75,26 +104,36 @@ def proven_bound(instance: Instance, argument: Argument) -> Fraction:
     Raises
     ------
     RefutedError
-        The argument does not hold for this instance.
+        The argument does not hold for this instance, or is none about the makespan.
     """
-    limits = instance.limits
-    for r in instance.requests:
-        hold(
-            limits.pages(r.final_tokens) <= limits.kv_tokens,
-            f"request {r.id!r} cannot run even alone, so there is no schedule to bound",
-        )
-    units = units_for(_doubles(instance, argument), limits.kv_tokens // limits.block_tokens)
+    return proven_value(instance, Objective.MAKESPAN, argument)
+
+
+def _makespan(instance: Instance, argument: Argument) -> Fraction:
+    workload = Workload(instance.requests, instance.limits, instance.cost)
+    units = units_for(_doubles(instance, argument), workload.cap)
     if isinstance(argument, PathTime):
         return _path(instance, argument, units)
     if isinstance(argument, ArrivalTime):
         late = [r for r in instance.requests if r.arrival_s >= argument.from_s]
         hold(bool(late), f"no request arrives at {argument.from_s} or later")
-        workload = Workload(late, limits, instance.cost)
+        remaining = Workload(late, instance.limits, instance.cost)
         return _since_start(instance, argument.from_s) + offline_time(
-            workload, argument.late, units
+            remaining, argument.late, units
         )
-    workload = Workload(instance.requests, limits, instance.cost)
+    hold(isinstance(argument, OfflineTime), "the argument says nothing about the makespan")
+    assert isinstance(argument, OfflineTime)
     return offline_time(workload, argument, units)
+
+
+def _max_latency(instance: Instance, argument: Argument) -> Fraction:
+    workload = Workload(instance.requests, instance.limits, instance.cost)
+    units = units_for(_doubles(instance, argument), workload.cap)
+    if isinstance(argument, WindowTime):
+        return window_latency(workload, argument, units)
+    hold(isinstance(argument, OwnLatency), "the argument says nothing about the largest latency")
+    assert isinstance(argument, OwnLatency)
+    return own_latency(workload, argument, units)
 
 
 def _since_start(instance: Instance, time_s: float) -> Fraction:
@@ -115,6 +154,8 @@ def _path(instance: Instance, argument: PathTime, units: Units) -> Fraction:
 def _doubles(instance: Instance, argument: Argument) -> Iterator[float]:
     """All doubles that are used in units."""
     yield from cost_doubles(instance.cost)
+    for request in instance.requests:
+        yield from (call.duration_s for call in request.calls)
     for line in _lines(argument):
         yield from (line.intercept_s, line.slope_s, line.excess_s)
 
@@ -122,8 +163,8 @@ def _doubles(instance: Instance, argument: Argument) -> Iterator[float]:
 def _lines(argument: Argument) -> tuple[Line, ...]:
     if isinstance(argument, ArrivalTime):
         return _lines(argument.late)
+    if isinstance(argument, WindowTime):
+        return _lines(argument.window)
     if isinstance(argument, LineTime):
         return (argument.line,)
-    if isinstance(argument, BalancedTime | PricedTime | WalkTime | PathTime):
-        return ()
-    return argument.lines
+    return argument.lines if isinstance(argument, PhasesTime) else ()
