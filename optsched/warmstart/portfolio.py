@@ -3,55 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import dataclass
 
 from optsched.instance import Instance, require_feasible
 from optsched.schedule import Schedule
 from optsched.simulate import simulate
-from optsched.warmstart.backward import BackwardOptions, Clock, backward
-from optsched.warmstart.groups import Preference, grouped
-from optsched.warmstart.lookahead import LookAheadOptions, look_ahead
+from optsched.warmstart import families
+from optsched.warmstart.budget import Budget, backward_s, batches_about, levelled_s
+from optsched.warmstart.improve import improvements
 from optsched.warmstart.loop import run
 from optsched.warmstart.refusal import require_no_calls
-from optsched.warmstart.rounds import rounds
-from optsched.warmstart.searched import beams, searched, walks
+from optsched.warmstart.searched import searched
 from optsched.warmstart.settings import settings
-from optsched.warmstart.start_rates import RateGate, start_rates
 from optsched.warmstart.table import RULES
 
-Schedules = Iterator[Schedule]
 PORTFOLIO = "portfolio"
-_KAPPAS = (0.0, 0.1, 0.3, 0.6, 1.0)
-_AHEAD = (0.5, 4.0)
-_MOST_TYPES = 16
-_WAVES = (1, 2, 3, 4)
-# Seconds between arrival and start below which the order of arrivals decides.
-_MARGIN_S = 100.0
-_DUE_WIDTH = 300
+_FEW = 3
+_IMPROVED = -1  # in place of the number of a family
 _RULES = ("sarathi", "sarathi-pc-ef", "mc-fcfs", "mc-sf", "vllm", "pair")
-_RULES_WITH_ARRIVALS = ("sarathi", "sarathi-pc-ef")
+_RULES_WITH_ARRIVALS = ("sarathi-pc-ef", "infermax", "sarathi")
+
+
+class StoppedEarly(KeyboardInterrupt):
+    """A keyboard interrupt, with the best schedule that was found before it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__("interrupted")
+        self.schedule = schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A family of schedules in the portfolio.
+
+    Parameters
+    ----------
+    family : callable
+        Yields schedules.
+    each_s : float
+        Seconds that one of them takes, about, on a usual machine.
+    """
+
+    family: Callable[[Instance], Iterator[Schedule]]
+    each_s: float
 
 
 @dataclass(frozen=True)
 class LookAheadScheduler:
-    """A family of schedules as a :class:`Scheduler`: the one with the least makespan.
+    """Families of schedules as a :class:`Scheduler`: the one with the least makespan.
 
     Parameters
     ----------
     name, summary : str
         As the command line shows them.
-    family : callable
-        Yields schedules; always at least one.
+    members : callable
+        The families for an instance, in the order in which they are tried; the first yields at
+        least one schedule.
+    improves : bool
+        Whether the best schedules of different families are then improved locally.
     """
 
     name: str
     summary: str
-    family: Callable[[Instance], Schedules]
+    members: Callable[[Instance], list[Member]]
+    improves: bool = False
 
-    def __call__(self, instance: Instance, /) -> Schedule:
-        """The shortest schedule of the family; the first of equals.
+    def __call__(self, instance: Instance, /, *, time_limit_s: float | None = None) -> Schedule:
+        """The shortest schedule of the families; the first of equals.
+
+        Parameters
+        ----------
+        time_limit_s : float, optional
+            No schedule but the first is begun that is expected to take longer than what is left.
+            Without it the result depends on the instance alone.
 
         Raises
         ------
@@ -59,166 +88,129 @@ class LookAheadScheduler:
             A request makes calls.
         InfeasibleError
             A request cannot run even alone.
+        StoppedEarly
+            A keyboard interrupt, after the first schedule.
         """
         require_no_calls(instance, self.name)
         require_feasible(instance)
-        return min(self.family(instance), key=lambda s: simulate(instance, s).makespan_s)
+        budget, found = Budget(time_limit_s), _Found(instance)
+        try:
+            for number, schedule in within(budget, self.members(instance), instance):
+                found.offer(number, schedule)
+            if self.improves:
+                for schedule in improvements(instance, found.few(), budget):
+                    found.offer(_IMPROVED, schedule)
+        except KeyboardInterrupt:
+            if not found.best:
+                raise
+            raise StoppedEarly(found.few()[0]) from None
+        return found.few()[0]
 
 
-def _look_ahead(instance: Instance) -> Schedules:
-    yield look_ahead(instance, LookAheadOptions()).schedule(instance)
+class _Found:
+    """The shortest schedule of each family."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.best: dict[int, tuple[float, Schedule]] = {}
+
+    def offer(self, family: int, schedule: Schedule) -> None:
+        """Keep ``schedule`` if it is shorter than the best of its family."""
+        makespan_s = simulate(self.instance, schedule).makespan_s
+        if family not in self.best or makespan_s < self.best[family][0]:
+            self.best[family] = (makespan_s, schedule)
+
+    def few(self) -> list[Schedule]:
+        """The best schedules, shortest first, of different makespans."""
+        different: dict[float, Schedule] = {}
+        for makespan_s, schedule in sorted(self.best.values(), key=lambda pair: pair[0]):
+            different.setdefault(makespan_s, schedule)
+        return list(different.values())[: 1 if settings(self.instance).large else _FEW]
 
 
-def _staggered(instance: Instance) -> Schedules:
-    for kappa in _KAPPAS:
-        yield look_ahead(instance, LookAheadOptions(kappa=kappa)).schedule(instance)
+def within(
+    budget: Budget, members: list[Member], instance: Instance
+) -> Iterator[tuple[int, Schedule]]:
+    """Numbers of members and schedules of them while time allows; of the first at least one."""
+    first = True
+    for number, member in enumerate(members):
+        own = member.family(instance)
+        while first or budget.allows(member.each_s):
+            with budget.timed(member.each_s):
+                schedule = next(own, None)
+            if schedule is None:
+                break
+            yield number, schedule
+            first = False
 
 
-def _backward(instance: Instance) -> Schedules:
-    for base in _bases(instance):
-        yield backward(instance, base).schedule(instance)
+def _alone(family: Callable[[Instance], Iterator[Schedule]]) -> Callable[[Instance], list[Member]]:
+    return lambda instance: [Member(family=family, each_s=0.0)]
 
 
-def _bases(instance: Instance) -> Iterator[BackwardOptions]:
-    """Options for each preference and decode room that is tried.
-
-    With arrivals the order is by the earliest possible end, and the clock is that of the same
-    placement without arrivals.
-    """
+def _everything(instance: Instance) -> list[Member]:
+    """The portfolio: the cheap and the promising first."""
     tried = settings(instance)
-    if instance.offline:
-        preferences = [Preference.LONG_OUTPUT, Preference.MIXED]
-        if not tried.large:
-            preferences.append(Preference.LARGE_AREA)
-        if len(set(zip(instance.prompt_tokens, instance.output_tokens, strict=True))) == 1:
-            preferences = preferences[:1]
-        for preference in preferences:
-            for room in tried.decode_rooms:
-                yield BackwardOptions(preference=preference, decode_room=room)
-        return
-    room = tried.decode_rooms[-1]
-    free = BackwardOptions(preference=Preference.MIXED, decode_room=room)
-    trace = simulate(_at_once(instance), backward(instance, free).schedule(instance))
-    clock = Clock(
-        makespan_s=max(trace.makespan_s, float(instance.release_s.max())),
-        batch_s=trace.makespan_s / trace.end_s.size,
-        margin_s=_MARGIN_S,
-    )
-    for room in tried.decode_rooms:
-        yield BackwardOptions(
-            preference=Preference.LATE, decode_room=room, width=_DUE_WIDTH, clock=clock
-        )
-
-
-def _at_once(instance: Instance) -> Instance:
-    """The same requests, all there from the start."""
-    requests = tuple(msgspec.structs.replace(r, arrival_s=0.0) for r in instance.requests)
-    return Instance(
-        name=instance.name, limits=instance.limits, cost=instance.cost, requests=requests
-    )
-
-
-def _chunked(instance: Instance) -> Schedules:
-    """Batches below a knot take prompt tokens of later ones; without knots fills stay whole."""
-    levels = settings(instance).levels or (None,)
-    for base in _bases(instance):
-        for level in levels:
-            yield backward(instance, replace(base, level=level)).schedule(instance)
-
-
-def _capped(instance: Instance) -> Schedules:
-    """Full batches leave room to as many decodes as run: by memory, or by their share of tokens."""
-    tried = settings(instance)
-    rooms = tried.decode_rooms
-    prompt, output = int(instance.prompt_tokens.sum()), int(instance.output_tokens.sum())
-    for base in _bases(instance):
-        if base.decode_room != rooms[-1]:
-            continue
-        for cap in tried.caps:
-            share = min(cap - 1, cap * (output - len(instance)) // (prompt + output) + 1)
-            for room in sorted({min(rooms[len(rooms) // 2], share), share}):
-                options = replace(base, batch_tokens=cap, chunked=True, decode_room=room)
-                yield backward(instance, options).schedule(instance)
-        if tried.large:
-            return
-
-
-def _gated(instance: Instance) -> Schedules:
-    patience = settings(instance).patience or (0,)
-    for base in _bases(instance):
-        for free in patience:
-            yield backward(instance, replace(base, patience=free)).schedule(instance)
-
-
-def _lp_guided(instance: Instance) -> Schedules:
-    """Equal requests, many sizes and arrivals need no rates: the backward order serves them."""
-    base = list(_bases(instance))[-1 if not instance.offline else 0]
-    if instance.offline:
-        room = settings(instance).decode_rooms[-1]
-        base = replace(base, preference=Preference.LONG_OUTPUT, decode_room=room)
-    groups = grouped(instance, base.preference, base.clock.batch_s if base.clock else 0.0)
-    plain = backward(instance, base, groups).schedule(instance)
-    yield plain
-    if not (instance.offline and 2 <= len(groups) <= _MOST_TYPES):
-        return
-    for spare in settings(instance).spare_tokens:
-        rates = start_rates(instance, groups, plain.batch_count, spare, base.decode_room)
-        if rates is not None:
-            for ahead in _AHEAD:
-                gate = RateGate(rates, ahead)
-                yield backward(instance, base, groups, gate).schedule(instance)
-
-
-def _rounds(instance: Instance) -> Schedules:
-    sizes = sorted({-(-len(instance) // waves) for waves in _WAVES})
-    for cap in settings(instance).caps:
-        for most in sizes:
-            yield rounds(instance, cap, most, Preference.LONG_OUTPUT)
-
-
-def _beam(instance: Instance) -> Schedules:
-    """Where the search does not apply: plain look-ahead."""
-    found = list(beams(instance))
-    yield from found or _look_ahead(instance)
-
-
-def _walk_guided(instance: Instance) -> Schedules:
-    found = list(walks(instance))
-    yield from found or _look_ahead(instance)
-
-
-def _best(instance: Instance) -> Schedules:
-    tried = settings(instance)
-    families = [_lp_guided]
-    families += [_chunked] if tried.levels else [_backward]
-    families += [_gated] if tried.patience else []
-    rules: tuple[str, ...] = _RULES
+    requests, batches = len(instance), batches_about(instance)
+    rule_s = 5e-6 * batches + (5e-5 if tried.large else 5e-4) * requests
+    # With arrivals a first placement gives the clock to the others.
+    chain_s = backward_s(instance) * (1 if instance.offline else 2)
+    level_s = levelled_s(instance)
+    search_s = 3.0 + 5e-4 * float(instance.output_tokens.sum())
+    levels = Member(family=families.levelled_schedules, each_s=level_s)
+    chunks = [Member(family=families.chunked_schedules, each_s=chain_s)]
+    if not tried.levels:
+        chunks = [Member(family=families.backward_schedules, each_s=chain_s)]
+    chunks.append(Member(family=families.lp_guided_schedules, each_s=chain_s + 0.5))
+    if tried.patience:
+        chunks.append(Member(family=families.gated_schedules, each_s=chain_s))
     if tried.large:
-        rules = () if instance.offline else _RULES_WITH_ARRIVALS
-    else:
-        families += [_look_ahead, _staggered, _capped, _rounds, searched]
-    for family in families:
-        yield from family(instance)
-    for name in rules:
+        rules = ("sarathi-pc-ef",) if instance.offline else _RULES_WITH_ARRIVALS
+        return [*(Member(family=_rule(name), each_s=rule_s) for name in rules), *chunks]
+    return [
+        levels, *chunks,
+        Member(family=families.rounds_schedules, each_s=level_s),
+        Member(family=families.capped_schedules, each_s=chain_s),
+        Member(family=families.look_ahead_schedules, each_s=chain_s),
+        Member(family=families.staggered_schedules, each_s=chain_s),
+        *(Member(family=_rule(name), each_s=rule_s) for name in _RULES),
+        Member(family=searched, each_s=search_s),
+    ]  # fmt: skip
+
+
+def _rule(name: str) -> Callable[[Instance], Iterator[Schedule]]:
+    def only(instance: Instance) -> Iterator[Schedule]:
         yield run(instance, RULES[name])
+
+    return only
 
 
 LOOK_AHEAD: dict[str, LookAheadScheduler] = {
-    name: LookAheadScheduler(name, summary, family)
-    for name, summary, family in (
+    name: LookAheadScheduler(name, summary, members, improves=name == PORTFOLIO)
+    for name, summary, members in (
         ("look-ahead", "admits whoever fits in memory to the end, past those who do not",
-         _look_ahead),
-        ("staggered", "look-ahead that keeps the profile of a steady state", _staggered),
-        ("look-ahead-backward", "look-ahead from the last batch to the first", _backward),
-        ("lp-guided", "backward look-ahead at the start rates of a linear program", _lp_guided),
+         _alone(families.look_ahead_schedules)),
+        ("staggered", "look-ahead that keeps the profile of a steady state",
+         _alone(families.staggered_schedules)),
+        ("look-ahead-backward", "look-ahead from the last batch to the first",
+         _alone(families.backward_schedules)),
+        ("lp-guided", "backward look-ahead at the start rates of a linear program",
+         _alone(families.lp_guided_schedules)),
         ("look-ahead-chunked", "backward look-ahead with prompt chunks in batches below a knot",
-         _chunked),
-        ("token-cap", "backward look-ahead in batches of the cheapest size per token", _capped),
-        ("gated-prefill", "backward look-ahead in which fills share batches", _gated),
+         _alone(families.chunked_schedules)),
+        ("token-cap", "backward look-ahead in batches of the cheapest size per token",
+         _alone(families.capped_schedules)),
+        ("gated-prefill", "backward look-ahead in which fills share batches",
+         _alone(families.gated_schedules)),
+        ("levelled", "equal batches of the cheapest size, residents held where that makes them so",
+         _alone(families.levelled_schedules)),
         ("rounds", "fills whole rounds of requests, holds them, then decodes them together",
-         _rounds),
-        ("beam", "beam search over what is resident and what waits, evictions included", _beam),
-        ("walk-guided", "follows the optimal closed walks over memory contents", _walk_guided),
-        (PORTFOLIO, "the best of the look-ahead schedulers and of the strongest rules", _best),
+         _alone(families.rounds_schedules)),
+        ("beam", "beam search over what is resident and what waits, evictions included",
+         _alone(families.beam_schedules)),
+        ("walk-guided", "follows the optimal closed walks over memory contents",
+         _alone(families.walk_guided_schedules)),
+        (PORTFOLIO, "the best of the look-ahead schedulers and of the strongest rules, improved",
+         _everything),
     )
 }  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from optsched.errors import UnknownNameError
 from optsched.instance import Instance, require_feasible
 from optsched.schedule import Schedule
+from optsched.warmstart.clock_schedulers import CLOCK
 from optsched.warmstart.loop import run
 from optsched.warmstart.own import load
 from optsched.warmstart.portfolio import LOOK_AHEAD
@@ -40,9 +41,9 @@ class RuleScheduler:
 
 def schedulers() -> dict[str, Scheduler]:
     """Every built-in scheduler by name: InferMax's Table 1, its eviction-free variants, others,
-    and the look-ahead schedulers."""
+    the look-ahead schedulers, and those for objectives of the clock."""
     rules: dict[str, Scheduler] = {name: RuleScheduler(rule) for name, rule in RULES.items()}
-    return {**rules, **LOOK_AHEAD}
+    return {**rules, **LOOK_AHEAD, **CLOCK}
 
 
 def scheduler(name_or_path: str) -> Scheduler:
@@ -69,6 +70,8 @@ def describe(name: str) -> str:
     """One line on what a built-in scheduler does."""
     if name in LOOK_AHEAD:
         return f"{LOOK_AHEAD[name].summary} (clairvoyant)"
+    if name in CLOCK:
+        return f"{CLOCK[name].summary} (clairvoyant)"
     if name not in RULES:
         raise UnknownNameError("scheduler", name, schedulers())
     rule = RULES[name]

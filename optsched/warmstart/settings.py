@@ -29,6 +29,9 @@ class Settings:
         Knots of the batch-time law: tokens up to which they are cheaper than beyond.
     caps : tuple of int
         Tokens of a batch near n* = argmin g(n) / n, and C.
+    batch_sizes : tuple of int
+        Tokens of levelled batches: n*, those that make all batches equal, the knots, and twice the
+        mean where memory asks for more batches than that.
     patience : tuple of int
         KV tokens that may stay free until fills share a batch; none if a batch with any prefill
         costs nothing extra.
@@ -41,6 +44,7 @@ class Settings:
     decode_rooms: tuple[int, ...]
     levels: tuple[int, ...]
     caps: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
     patience: tuple[int, ...]
     spare_tokens: tuple[int, ...]
     large: bool
@@ -63,10 +67,25 @@ def settings(instance: Instance) -> Settings:
         decode_rooms=tuple(sorted({min(most, room) for room in rooms})),
         levels=tuple(k for k in knots(instance.cost) if k < limits.batch_tokens),
         caps=tuple(sorted({*caps, limits.batch_tokens})),
+        batch_sizes=_batch_sizes(instance, best, large),
         patience=(3 * final,) if instance.cost.p0 > 0 else (),
         spare_tokens=(0, final // 2, final),
         large=large,
     )
+
+
+def _batch_sizes(instance: Instance, best: int, large: bool) -> tuple[int, ...]:
+    """Tokens of levelled batches, ascending; those that only large batches make differ."""
+    limits = instance.limits
+    tokens = int(instance.final_tokens.sum())
+    area = int(kv_area(instance.prompt_tokens, instance.output_tokens).sum())
+    mean = -(-tokens // max(1, area // limits.kv_tokens))
+    sizes = {best, 2 * mean}
+    if not large:
+        fewest = max(1, tokens // best)
+        sizes |= {-(-tokens // fewest), -(-tokens // (fewest + 1)), mean}
+        sizes |= set(knots(instance.cost)) | {limits.batch_tokens // 4, limits.batch_tokens}
+    return tuple(sorted({min(max(1, size), limits.batch_tokens) for size in sizes}))
 
 
 def knots(cost: CostModel) -> tuple[int, ...]:

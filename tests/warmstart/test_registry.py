@@ -11,8 +11,9 @@ from tests.warmstart.workloads import UNIT
 
 LOOK_AHEAD = (
     "look-ahead", "staggered", "look-ahead-backward", "lp-guided", "look-ahead-chunked",
-    "token-cap", "gated-prefill", "rounds", "beam", "walk-guided", "portfolio",
+    "token-cap", "gated-prefill", "levelled", "rounds", "beam", "walk-guided", "portfolio",
 )  # fmt: skip
+CLOCK = ("shortest-work", "shortest-prompt", "first-tokens", "slo-aware")
 TABLE_1 = ("vllm", "sarathi", "sarathi-pc", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 
 
@@ -26,7 +27,7 @@ def test_all_schedulers_are_there_in_order() -> None:
         *TABLE_1,
         *(f"{name}-ef" for name in TABLE_1),
         "rank-org", "rank-i", "rank-o", "infermax", "vllm-v1", "pair", "mc-sf", "mc-fcfs",
-        *LOOK_AHEAD,
+        *LOOK_AHEAD, *CLOCK,
     ]  # fmt: skip
 
 
@@ -35,7 +36,7 @@ def test_descriptions_are_one_line_and_name_clairvoyance() -> None:
     assert all(line and "\n" not in line for line in lines.values())
     clairvoyant = {name for name, line in lines.items() if line.endswith("(clairvoyant)")}
     ef = {f"{name}-ef" for name in TABLE_1}
-    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs", *LOOK_AHEAD}
+    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs", *LOOK_AHEAD, *CLOCK}
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
@@ -45,7 +46,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
         describe("vlm")
 
 
-@pytest.mark.parametrize("name", ["vllm", "mc-sf", "rank-o", "look-ahead", "portfolio"])
+@pytest.mark.parametrize("name", ["vllm", "mc-sf", "rank-o", "look-ahead", "portfolio", *CLOCK])
 def test_calls_are_refused(name: str) -> None:
     call = Call(after_tokens=1, duration_s=1.0, response_tokens=0)
     instance = one(Request(id="tool", prompt_tokens=2, output_tokens=3, calls=(call,)))
@@ -53,7 +54,7 @@ def test_calls_are_refused(name: str) -> None:
         scheduler(name)(instance)
 
 
-@pytest.mark.parametrize("name", ["sarathi", "lp-guided"])
+@pytest.mark.parametrize("name", ["sarathi", "lp-guided", *CLOCK])
 def test_an_infeasible_instance_is_refused(name: str) -> None:
     with pytest.raises(InfeasibleError, match="'big' needs 12"):
         scheduler(name)(one(Request(id="big", prompt_tokens=10, output_tokens=3), 11))

@@ -74,9 +74,7 @@ def random_shares(rng: random.Random, instance: Instance) -> Shares:
     )  # fmt: skip
 
 
-def random_argument(
-    rng: random.Random, instance: Instance, objective: Objective
-) -> ClockArgument:
+def random_argument(rng: random.Random, instance: Instance, objective: Objective) -> ClockArgument:
     """An argument about ``objective``, sensible or not."""
     line, shares = random_line(rng, instance), random_shares(rng, instance)
     arrivals = sorted({r.arrival_s for r in instance.requests})

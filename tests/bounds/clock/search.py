@@ -1,0 +1,60 @@
+"""Exhaustive search for objectives of the clock on tiny instances with calls and swapping.
+
+As ``tests.bounds.search``, but of several times and costs at which the same states are reached all
+are kept that no other one beats in both.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+
+from optsched.instance import Instance
+from optsched.objective import Objective
+from tests.bounds.search import State, fits, length_s, steps, woken
+
+States = tuple[State, ...]
+
+
+def least(instance: Instance, objective: Objective) -> float:
+    """The least mean latency, mean TTFT or largest latency over every schedule."""
+    requests = instance.requests
+    start = tuple(State(wake_s=float(r)) for r in instance.release_s)
+    queue: list[tuple[float, float, States]] = [(0.0, 0.0, start)]
+    kept: dict[States, list[tuple[float, float]]] = {}
+    while queue:
+        cost, now, states = heapq.heappop(queue)
+        if all(s.made == r.output_tokens for s, r in zip(states, requests, strict=True)):
+            return cost
+        front = kept.setdefault(states, [])
+        if any(earlier <= now for _, earlier in front):  # and no dearer, as costs ascend
+            continue
+        front.append((cost, now))
+        actions = [list(steps(instance, r, s)) for r, s in zip(requests, states, strict=True)]
+        for batch in itertools.product(*actions):
+            if not fits(instance, batch):
+                continue
+            working = [s.wake_s for s, step in zip(states, batch, strict=True) if step.tokens]
+            end = max(now, *working) + length_s(instance, batch)
+            after = tuple(
+                woken(r, s, step.after, end)
+                for r, s, step in zip(requests, states, batch, strict=True)
+            )
+            heapq.heappush(
+                queue, (_cost(instance, objective, cost, states, after, end), end, after)
+            )
+    raise AssertionError("no schedule")
+
+
+def _cost(
+    instance: Instance, objective: Objective, cost: float, before: States, after: States, end: float
+) -> float:
+    """The cost with the first tokens, or ends, that lie at ``end``."""
+    rows = zip(instance.requests, instance.release_s, before, after, strict=True)
+    if objective is Objective.MEAN_TTFT:
+        reached = [end - t for _, t, b, a in rows if b.made == 0 < a.made]
+    else:
+        reached = [end - t for r, t, b, a in rows if b.made < a.made == r.output_tokens]
+    if objective is Objective.MAX_LATENCY:
+        return max([cost, *map(float, reached)])
+    return cost + float(sum(reached)) / len(instance)
