@@ -25,10 +25,18 @@ class WalkPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Per type of request, by (prompt, output): prices >= 0 of the token events of its first
         stages, those that walks do not follow.
     followed : tuple of tuple of int
-        Per type: prices of the token events of all its other stages.
+        Per type: prices of the token events of all its other stages; of groups of stages: those
+        of the first stage of each.
     potentials : tuple of int
         One per multiset of followed stages that fits in memory, in the order of
-        :func:`optsched.bounds.exact_walks.contents`.
+        :func:`optsched.bounds.exact_walks.contents`; of groups of stages: one per multiset and
+        offset that fit, by ascending offset.
+    widths : tuple of tuple of int
+        Per type: number of stages of each group; empty if every group is one stage.
+    later : tuple of tuple of int
+        Per type: price of an event of any other stage of each group; empty without groups.
+    growth : int
+        Price >= 0 of every page that a stage of a group is larger than the first.
     """
 
     intercept_s: float
@@ -37,6 +45,14 @@ class WalkPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     small: tuple[tuple[int, ...], ...]
     followed: tuple[tuple[int, ...], ...]
     potentials: tuple[int, ...]
+    widths: tuple[tuple[int, ...], ...] = ()
+    later: tuple[tuple[int, ...], ...] = ()
+    growth: int = 0
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Per type: number of stages of each group."""
+        return self.widths or tuple((1,) * len(own) for own in self.followed)
 
     def __post_init__(self) -> None:
         for name in ("intercept_s", "slope_s"):
@@ -47,3 +63,11 @@ class WalkPricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         require(len(self.small) == types, "small", len(self.small), f"prices of {types} types")
         lowest = min((price for own in self.small for price in own), default=0)
         require(lowest >= 0, "small", lowest, "whole numbers >= 0")
+        shapes = [len(own) for own in self.followed]
+        for name in ("widths", "later"):
+            given = [len(own) for own in getattr(self, name)]
+            one_each = given == shapes or (not given and not self.widths)
+            require(one_each, name, given, f"one number per group, {shapes}")
+        narrowest = min((width for own in self.widths for width in own), default=1)
+        require(narrowest >= 1, "widths", narrowest, "whole numbers >= 1")
+        require(self.growth >= 0, "growth", self.growth, "a whole number >= 0")

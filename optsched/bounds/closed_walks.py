@@ -1,78 +1,53 @@
 """B4, closed walks: the search for prices and potentials, where few requests fit in memory.
 
 ``exact_walks`` says what they prove. Good ones are the duals of a linear program over all memory
-contents (``walk_program``). The duals are rounded to whole numbers and the potentials repaired:
-lowered to least values over all batches until no batch raises them by more than it costs, so what
-is returned holds whatever the solver did. The smallest stages are left out where there would be
-too many contents.
+contents (``walk_program``), made whole by ``walk_repair``. The smallest stages are left out where
+there would be too many contents; where that is so, groups of stages (``grouped_walks``) may prove
+more.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 
-import msgspec
 import numpy as np
 
 from optsched.bounds.batch_count import batch_count
 from optsched.bounds.events import token_runs
-from optsched.bounds.exact_walks import WalkGround, best_earnings, types_of, walk_ground
+from optsched.bounds.grouped_walks import grouped_walk_bound
 from optsched.bounds.piecewise import Workload, best_line, piece_lines
 from optsched.bounds.token_time import Line, lines
-from optsched.bounds.walk_program import WalkDuals, walk_program
-from optsched.bounds.walk_states import (
-    IntArray,
-    WalkPrices,
-    WalkStates,
-    after_a_batch,
-    walk_states,
+from optsched.bounds.walk_ground import types_of, walk_ground
+from optsched.bounds.walk_program import walk_program
+from optsched.bounds.walk_repair import (
+    UNIT_BITS,
+    ClosedWalkBound,
+    by_type,
+    in_order,
+    proven_s,
+    repaired,
+    rows_of,
 )
 from optsched.instance import Instance
 from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import solve_lp
 from optsched.solvers.outcome import SolverOptions
 from optsched.walk_pricing import WalkPricing
+from optsched.walks.problem import WalkPrices
+
+__all__ = ["MOST_STATES", "ClosedWalkBound", "closed_walk_bound"]
 
 MOST_STATES = 200_000
-_UNIT_BITS = 46
-_SAFE = 2**56  # 1024 s: sums of a batch's prices with a potential then stay within 64 bits
 _MOST_TYPES = 64
-_MOST_SWEEPS = 60
-_MOST_ROUNDS = 8
 _BELOW = 1 - 1e-12
 _MOST_PACKING = 200_000  # columns that place a small stage in free pages
 _COARSEST = 500  # contents; a program of fewer takes no time
 _FINER = 4
+_SHARE = 0.2  # of the time, for programs that leave stages out where none follows all of them
 _GROWTH = 1.8  # of the time of a program in its contents
 _PROMISING = 1 + 1e-6
 _PROMISING_STATES = 2000  # as many should prove more than a coarser detail if any number does
-
-
-class ClosedWalkBound(msgspec.Struct, frozen=True, kw_only=True):
-    """What the prices found prove.
-
-    Parameters
-    ----------
-    value_s : float
-        The bound in seconds; the exact value rounded down.
-    pricing : WalkPricing
-        The proof, for ``exact_walks.walk_value``.
-    contents : int
-        Number of memory contents.
-    left_out : int
-        Most small stages of a type that are left out of the contents.
-    wall_s : float
-        Seconds spent.
-    """
-
-    value_s: float
-    pricing: WalkPricing
-    contents: int
-    left_out: int
-    wall_s: float
 
 
 def closed_walk_bound(
@@ -102,10 +77,13 @@ def closed_walk_bound(
     if instance.has_calls or len(types_of(instance)) > _MOST_TYPES:
         return None
     candidates, best = _lines(instance), None
-    for states, left_out in _details(instance, most_states):
+    details = _details(instance, most_states)
+    all_followed = bool(details) and not any(details[-1][1])
+    share_s = time_limit_s if all_followed or most_states < _COARSEST else _SHARE * time_limit_s
+    for states, left_out in details:
         found: list[ClosedWalkBound] = []
         for line in candidates:
-            remaining = time_limit_s - (time.monotonic() - began)
+            remaining = share_s - (time.monotonic() - began)
             before = found[-1] if found else best
             if before and before.wall_s * (states / before.contents) ** _GROWTH > remaining:
                 break
@@ -121,42 +99,47 @@ def closed_walk_bound(
         best = finer if best is None or finer.value_s > best.value_s else best
         if not gained and states > _PROMISING_STATES:
             break
-    return best
+    if most_states < _COARSEST or (best is not None and best.left_out == 0):
+        return best
+    remaining = time_limit_s - (time.monotonic() - began)
+    grouped = grouped_walk_bound(
+        instance, candidates[0], most_contents=most_states, time_limit_s=remaining
+    )
+    return grouped if best is None or (grouped and grouped.value_s > best.value_s) else best
 
 
 def _solved(
     instance: Instance, line: Line, left_out: list[int], time_limit_s: float
 ) -> ClosedWalkBound | None:
     began = time.monotonic()
-    ground = walk_ground(instance, left_out, line.intercept_s, line.slope_s, _UNIT_BITS)
-    states = walk_states(ground)
-    program = walk_program(states, ground, _UNIT_BITS)
+    ground = walk_ground(instance, left_out, line.intercept_s, line.slope_s, UNIT_BITS)
+    rows = rows_of(ground)
+    program = walk_program(rows.contents, ground, UNIT_BITS)
     limits = SolverOptions(time_limit_s=max(time_limit_s, 0.0))
     solution = unless_interrupted(solve_lp(program.milp, limits))
     if solution.row_duals is None or not np.isfinite(solution.row_duals).all():
         return None
-    repaired = _repaired(states, ground, program.duals(solution.row_duals))
-    if repaired is None:
+    duals = program.duals(solution.row_duals)
+    prices = WalkPrices(
+        first=duals.events, later=np.zeros_like(duals.events), small=duals.small, growth=0.0
+    )
+    whole = repaired(rows, ground, prices, duals.potentials[:, None])
+    if whole is None:
         return None
-    prices, potentials = repaired
     followed = [
         output - less for (_, output, _), less in zip(types_of(instance), left_out, strict=True)
     ]
     return ClosedWalkBound(
-        value_s=_rounded_down(_total(ground, prices, potentials)),
+        value_s=proven_s(rows, ground, whole),
         pricing=WalkPricing(
-            intercept_s=line.intercept_s, slope_s=line.slope_s, unit_bits=_UNIT_BITS,
-            small=_by_type(prices.small, left_out), followed=_by_type(prices.events, followed),
-            potentials=tuple(potentials[states.lexicographic].tolist()),
+            intercept_s=line.intercept_s, slope_s=line.slope_s, unit_bits=UNIT_BITS,
+            small=by_type(whole.small, left_out), followed=by_type(whole.first, followed),
+            potentials=in_order(rows, whole.potentials),
         ),
-        contents=states.contents,
+        contents=rows.contents.contents,
         left_out=max(left_out),
         wall_s=time.monotonic() - began,
     )  # fmt: skip
-
-
-def _by_type(prices: IntArray, stages: list[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(own.tolist()) for own in np.split(prices, np.cumsum(stages)[:-1]))
 
 
 def _lines(instance: Instance) -> list[Line]:
@@ -210,69 +193,3 @@ def _add_item(ways: list[int], pages: int) -> None:
     """Let multisets also contain items of ``pages`` pages; ``ways[n]``: those of n pages."""
     for total in range(pages, len(ways)):
         ways[total] += ways[total - pages]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Whole:
-    """Prices as whole numbers."""
-
-    events: IntArray
-    small: IntArray
-
-
-def _repaired(
-    states: WalkStates, ground: WalkGround, duals: WalkDuals
-) -> tuple[_Whole, IntArray] | None:
-    """Whole prices and potentials that no batch violates; None if none are found near ``duals``."""
-    scale = 2.0**_UNIT_BITS
-    largest = max(
-        float(np.abs(part).max(initial=0.0))
-        for part in (duals.events, duals.small, duals.potentials)
-    )
-    if not largest * scale < _SAFE:
-        return None
-    potentials = np.floor(duals.potentials * scale).astype(np.int64)
-    for _ in range(_MOST_ROUNDS):
-        whole = _Whole(
-            events=np.floor(duals.events * scale).astype(np.int64),
-            small=np.floor(duals.small * scale).astype(np.int64),
-        )
-        prices = _walk_prices(states, ground, whole)
-        excess = 0
-        for _ in range(_MOST_SWEEPS):
-            after = after_a_batch(states, potentials, prices)
-            excess = int((potentials - after).max())
-            if excess <= 0:
-                return whole, potentials
-            potentials = np.minimum(potentials, after)
-            if potentials.min() < -_SAFE:
-                return None
-        # Where no refill is cheaper than its decode, a batch costs enough for prices and potentials
-        # that are smaller in this proportion.
-        keep = ground.batch / (ground.batch + excess) * _BELOW
-        scale *= keep
-        potentials = np.floor(potentials * keep).astype(np.int64)
-    return None
-
-
-def _walk_prices(states: WalkStates, ground: WalkGround, whole: _Whole) -> WalkPrices:
-    refill = np.array([kind.refill for kind in ground.kinds], dtype=np.int64)
-    small = zip([pages for pages, _ in ground.small], whole.small.tolist(), strict=True)
-    best = np.array(best_earnings(ground.cap, small), dtype=np.int64)
-    return WalkPrices(
-        events=whole.events, fill=refill - whole.events, batch=ground.batch - best[states.free]
-    )
-
-
-def _total(ground: WalkGround, whole: _Whole, potentials: IntArray) -> Fraction:
-    """W + p0 Np + sum of prices, in seconds."""
-    earned = int(potentials.min()) - int(potentials[0])
-    counts = [kind.requests for kind in ground.kinds] + [count for _, count in ground.small]
-    prices = [*whole.events.tolist(), *whole.small.tolist()]
-    earned += sum(count * price for count, price in zip(counts, prices, strict=True))
-    return ground.base_s + Fraction(earned, 2**_UNIT_BITS)
-
-
-def _rounded_down(value: Fraction) -> float:
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.bounds.exact_walks import WalkGround
-from optsched.bounds.walk_states import WalkStates
+from optsched.bounds.walk_ground import WalkGround
 from optsched.model.milp import Milp, block
+from optsched.walks.contents import Contents
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -62,7 +62,7 @@ class WalkProgram:
         )  # fmt: skip
 
 
-def walk_program(states: WalkStates, ground: WalkGround, unit_bits: int) -> WalkProgram:
+def walk_program(states: Contents, ground: WalkGround, unit_bits: int) -> WalkProgram:
     """The program for one request on average."""
     kinds, n = len(ground.kinds), states.contents
     move = states.removals
@@ -75,7 +75,7 @@ def walk_program(states: WalkStates, ground: WalkGround, unit_bits: int) -> Walk
         np.concatenate(([False], move.source[1:] == move.source[:-1])), n + np.arange(layers) - 1,
         fills + move.source,
     )  # fmt: skip
-    refill = np.array([kind.refill for kind in ground.kinds], dtype=np.float64)
+    refill = np.array([kind.refill[0] for kind in ground.kinds], dtype=np.float64)
     arcs = [
         _arcs(move.source, move.target),
         _arcs(np.arange(n), entry),
@@ -108,7 +108,7 @@ def _arcs(
     )  # fmt: skip
 
 
-def _advances(states: WalkStates, n: int, lower: IntArray) -> _Arcs:
+def _advances(states: Contents, n: int, lower: IntArray) -> _Arcs:
     """Decodes that move an item on to the next kind; then more of the same kind, or lower ones."""
     removal, advance = states.removals, states.advances
     kinds = states.moves_on.size

@@ -1,4 +1,4 @@
-"""Families of schedules found by search: the beam, and walks where few requests fit in memory."""
+"""Families of schedules for few requests in memory: the beam, walks, and patient refills."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 
 from optsched.instance import Instance
 from optsched.schedule import Schedule
+from optsched.simulate import simulate
 from optsched.warmstart.beam import BeamOptions, beam, searchable
 from optsched.warmstart.beam_kinds import capacity_tokens, kinds_of
 from optsched.warmstart.beam_moves import Effort
 from optsched.warmstart.groups import kv_area
+from optsched.warmstart.patient import Patience, patient
 from optsched.warmstart.walk_flow import optimal_moves
 from optsched.warmstart.walk_following import follow_walks
 
@@ -27,12 +29,23 @@ _ROWS = 20
 _MOST_CONTENTS = 1_000
 _LEAST_REQUESTS = 12  # of which fewer have no steady state
 _LAST = (0, 12, 40)
+# Tried on some requests, those that do best on all.
+_PATIENCES = tuple(
+    Patience(batches=batches, rank=rank)
+    for rank in (0, 1, 2) for batches in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
+)  # fmt: skip
+_TRIED, _KEPT = 256, 6
 
 
 def searched(instance: Instance) -> Iterator[Schedule]:
-    """The walks, and the beams unless there are walks to follow for many requests."""
+    """The walks, patient refills, and the beams unless there are walks to follow for many
+    requests; none where memory has room for all requests at once, so that none needs to go."""
+    limits = instance.limits
+    if sum(map(limits.pages, instance.final_tokens.tolist())) <= limits.kv_tokens:
+        return
     followed = list(walks(instance))
     yield from followed
+    yield from patients(instance)
     if not followed or int(instance.output_tokens.sum()) <= _FEW_TOKENS:
         yield from beams(instance)
 
@@ -44,6 +57,23 @@ def beams(instance: Instance) -> Iterator[Schedule]:
     few = int(instance.output_tokens.sum()) <= _FEW_TOKENS
     for weight in _WEIGHTS if few else _WEIGHTS_OF_MANY:
         yield beam(instance, _options(instance, weight, len(instance)))
+
+
+def patients(instance: Instance) -> Iterator[Schedule]:
+    """Those of the patiences that do best on some of the requests; none where beams are not
+    searched or a batch's requests are limited."""
+    if not searchable(instance) or not _small(instance):
+        return
+    if instance.limits.batch_requests is not None:
+        return
+    step = -(-len(instance) // _TRIED)
+    some = Instance(
+        name=instance.name, limits=instance.limits, cost=instance.cost,
+        requests=instance.requests[::step],
+    )  # fmt: skip
+    value_s = [simulate(some, patient(some, patience)).makespan_s for patience in _PATIENCES]
+    for k in np.argsort(value_s, kind="stable")[:_KEPT].tolist():
+        yield patient(instance, _PATIENCES[k])
 
 
 def walks(instance: Instance) -> Iterator[Schedule]:

@@ -1,8 +1,8 @@
-"""Contents of the memory as arrays, and one batch of every walk over them by unit moves.
+"""Multisets of resident kinds as arrays.
 
-``exact_walks`` defines contents, kinds and the order of the moves. Here all contents are built
+A kind is a token event of a type of request or a group of consecutive ones. All contents are built
 level by level (a level has equally many items), found by sums of random 64-bit numbers, one per
-kind, so that adding or removing an item is one addition, and a batch is a few gathers per level.
+kind, so that adding or removing an item is one addition.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-
-from optsched.bounds.exact_walks import WalkGround
 
 IntArray = NDArray[np.int64]
 _SEED = 20240611
@@ -29,8 +27,8 @@ class Moves:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WalkStates:
-    """All contents, by number of items.
+class Contents:
+    """All multisets of kinds that fit in memory, by number of items.
 
     Parameters
     ----------
@@ -68,7 +66,7 @@ class WalkStates:
 
     @cached_property
     def lexicographic(self) -> IntArray:
-        """The numbers of all contents in the order of ``exact_walks.contents``."""
+        """The numbers of all contents in the order of ``bounds.exact_walks.contents``."""
         if not self.items.shape[1]:
             return np.zeros(1, dtype=np.int64)
         return np.lexsort(self.items.T[::-1]).astype(np.int64)
@@ -120,15 +118,14 @@ class WalkStates:
         return np.where(sorted_hash[place] == hashes, self._order[place], -1)
 
 
-def walk_states(ground: WalkGround) -> WalkStates:
-    """All contents of ``ground``; :func:`count_contents` says how many there will be."""
-    pages = np.array([kind.pages for kind in ground.kinds], dtype=np.int64)
+def contents_of(pages: IntArray, moves_on: NDArray[np.bool_], cap: int) -> Contents:
+    """All contents of ``cap`` pages, given the pages of each kind and whether it moves on."""
     weights = np.random.default_rng(_SEED).integers(
         0, 2**64, size=pages.size, dtype=np.uint64, endpoint=False
     )
-    width = ground.cap // int(pages.min())
+    width = cap // int(pages.min())
     levels = [np.zeros((1, 0), dtype=np.int64)]
-    frees = [np.array([ground.cap], dtype=np.int64)]
+    frees = [np.array([cap], dtype=np.int64)]
     for _ in range(width):
         before, free = levels[-1], frees[-1]
         last = before[:, -1] if before.shape[1] else np.zeros(1, dtype=np.int64)
@@ -147,42 +144,11 @@ def walk_states(ground: WalkGround) -> WalkStates:
     hashes = own.sum(axis=1, dtype=np.uint64)
     if np.unique(hashes).size != hashes.size:
         raise AssertionError("two contents have the same 64-bit hash")
-    states = WalkStates(
+    states = Contents(
         items=items, level_starts=starts.astype(np.int64), free=np.concatenate(frees),
-        moves_on=np.array([kind.moves_on for kind in ground.kinds], dtype=np.bool_),
+        moves_on=moves_on,
         without=np.zeros_like(items), _hash=hashes, _weights=weights,
     )  # fmt: skip
     place = items >= 0
     states.without[place] = states.find((hashes[:, None] - own)[place])
     return states
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WalkPrices:
-    """Whole numbers: prices of ``events`` per kind, ``fill`` per kind what a fill costs less its
-    price, ``batch`` per content a less what its free pages earn."""
-
-    events: IntArray
-    fill: IntArray
-    batch: IntArray
-
-
-def after_a_batch(states: WalkStates, phi: IntArray, prices: WalkPrices) -> IntArray:
-    """Least phi before a batch plus what the batch costs less its prices, by content after it."""
-    least = phi.copy()
-    starts, without = states.level_starts, states.without
-    for level in range(starts.size - 2, 0, -1):
-        span = slice(starts[level], starts[level + 1])
-        for place in range(level):
-            np.minimum.at(least, without[span, place], least[span])
-    move = states.advances
-    for begin, end in zip(states.advance_cuts[:-1], states.advance_cuts[1:], strict=True):
-        source, target = move.source[begin:end], move.target[begin:end]
-        price = prices.events[move.kind[begin] + 1]
-        least[target] = np.minimum(least[target], least[source] - price)
-    for level in range(1, starts.size - 1):
-        span = slice(starts[level], starts[level + 1])
-        for place in range(level):
-            filled = least[without[span, place]] + prices.fill[states.items[span, place]]
-            least[span] = np.minimum(least[span], filled)
-    return np.asarray(least + prices.batch)

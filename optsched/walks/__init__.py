@@ -1,0 +1,1 @@
+"""Closed walks over memory contents: what bounds (B4) and schedules share of them."""
