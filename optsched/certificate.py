@@ -1,4 +1,4 @@
-"""Certificate: a claimed lower bound on the makespan, and what proves it.
+"""Certificate: a claimed bound on an objective, and what proves it.
 
 A certificate holds the whole instance and the few choices that a proof consists of (which line
 below the law, which counting argument, from which arrival on): everything else is recomputed when
@@ -14,8 +14,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from optsched.clock_certificate import ClockArgument
 from optsched.errors import require
 from optsched.instance import Instance
+from optsched.line import Line as Line
+from optsched.objective import Objective
 from optsched.pricing import BatchPricing
 from optsched.walk_pricing import WalkPricing
 
@@ -93,21 +96,6 @@ class ChainCount(
 
 
 Count: TypeAlias = MemoryCount | WeightCount | TokenCount | PromptCount | StepCount | ChainCount
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """g(n) >= intercept_s + slope_s n + excess_s max(0, n - knee_tokens) for n = 1 .. C."""
-
-    intercept_s: float
-    slope_s: float
-    knee_tokens: int
-    excess_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("intercept_s", "slope_s", "excess_s"):
-            value = getattr(self, name)
-            require(0 <= value < float("inf"), f"line.{name}", value, "a finite number >= 0")
-        require(self.knee_tokens >= 1, "line.knee_tokens", self.knee_tokens, "a number >= 1")
 
 
 class LineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="line"):
@@ -191,11 +179,30 @@ class ArrivalTime(
     late: OfflineTime
 
 
-Argument: TypeAlias = OfflineTime | PathTime | ArrivalTime
+class WindowTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="window"
+):
+    """Of the requests that arrive from ``from_s`` to ``until_s``, on the instance's clock, the last
+    one waits for all: for the latest arrival among them, for the largest latency."""
+
+    from_s: float
+    until_s: float
+    window: OfflineTime
+
+
+class OwnLatency(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="own-latency"
+):
+    """The request called ``request`` takes no less than it would alone."""
+
+    request: str
+
+
+Argument: TypeAlias = OfflineTime | PathTime | ArrivalTime | WindowTime | OwnLatency | ClockArgument
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A lower bound on the makespan of every schedule of ``instance``.
+    """A bound on an objective that holds for every schedule of ``instance``.
 
     Parameters
     ----------
@@ -204,11 +211,13 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     digest : str
         Digest of the instance that the claim was made for.
     bound_s : float
-        The claim: no schedule has a makespan below this, in seconds.
+        The claim: no schedule has less, in seconds; for goodput no schedule has more, in weight.
     proof : str
         Name of the argument, as ``optsched bound`` prints it.
     argument : Argument
         The choices that prove it.
+    objective : Objective
+        What the bound is on.
     """
 
     instance: Instance
@@ -216,8 +225,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     bound_s: float
     proof: str
     argument: Argument
+    objective: Objective = Objective.MAKESPAN
 
     def __post_init__(self) -> None:
-        require(
-            abs(self.bound_s) < float("inf"), "bound_s", self.bound_s, "a finite number of seconds"
-        )
+        require(abs(self.bound_s) < float("inf"), "bound_s", self.bound_s, "a finite number")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from optsched.errors import ContradictionError
+from optsched.objective import Objective
 from optsched.schedule import Schedule
 
 OPTIMAL_GAP = 1e-7  # relative: back ends do not compute more exactly
@@ -18,22 +19,29 @@ _ROUNDING = 1e-7
 ALL_SCHEDULES = "all schedules"
 
 
-def relative_gap(value: float | None, bound: float | None) -> float | None:
-    """(value - bound) / bound for a minimisation; None if either is unknown.
+def relative_gap(
+    value: float | None, bound: float | None, objective: Objective = Objective.MAKESPAN
+) -> float | None:
+    """(value - bound) / bound for a minimisation, (bound - value) / value for a maximisation.
+
+    None if either is unknown or what it is relative to is 0, unless they are equal.
 
     Raises
     ------
     ContradictionError
-        The value is below the bound by more than rounding.
+        The value is beyond the bound by more than rounding.
     """
-    if value is None or bound is None or bound <= 0:
+    if value is None or bound is None:
         return None
-    if value < bound * (1 - _ROUNDING):
+    low, high = (value, bound) if objective.maximised else (bound, value)
+    if high < low * (1 - _ROUNDING):
         raise ContradictionError(
-            f"a checked schedule takes {value!r} s, but the bound is {bound!r} s",
+            f"a checked schedule has {objective.value} {value!r}, but the bound is {bound!r}",
             hint="one of them is wrong: please report the instance",
         )
-    return max(0.0, (value - bound) / bound)
+    if low <= 0:
+        return 0.0 if high == low else None
+    return max(0.0, (high - low) / low)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +59,64 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     note: str = ""
 
 
+class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Is there a schedule at most (for goodput: at least) this good?
+
+    Parameters
+    ----------
+    asked : str
+        As it was asked, e.g. ``0.9*sarathi``.
+    value : float
+        What that is, in the objective's unit.
+    answer : str
+        ``yes`` (the result's schedule), ``no`` (its bound) or ``unknown``.
+    """
+
+    asked: str
+    value: float
+    answer: str
+
+
+class Tie(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The second objective, over the schedules that are as good as ``Result.value``."""
+
+    objective: str
+    value: float | None
+    bound: float | None
+    proof: str | None
+
+    @property
+    def gap(self) -> float | None:
+        """See :func:`relative_gap`."""
+        return relative_gap(self.value, self.bound, Objective(self.objective))
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What makes a target unreachable.
+
+    Parameters
+    ----------
+    rules : tuple of str
+        Limits and policies without which it is not proven unreachable.
+    requests : tuple of str
+        Ids of the requests that it is unreachable with; for goodput those whose objectives cannot
+        be met together. Empty where they were not told apart.
+    relaxed_target : float
+        The bound: no schedule is better, so the target must be at least (goodput: at most) this.
+    slo_factor : float or None
+        For goodput: if all SLOs of ``requests`` were this many times as long they could be met
+        together, as far as a search within a percent could tell.
+    irreducible : bool
+        Whether leaving out any one of the rules and requests was tried to the end.
+    """
+
+    rules: tuple[str, ...]
+    requests: tuple[str, ...]
+    relaxed_target: float
+    slo_factor: float | None
+    irreducible: bool
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
     """What ``optsched solve`` returns and writes.
@@ -60,11 +126,11 @@ class Result:
     instance, digest : str
         Name and digest of the instance.
     objective : str
-        What was minimised.
+        What was minimised, or for ``goodput`` maximised.
     value : float or None
         Objective of ``schedule``, checked and re-timed.
     bound : float or None
-        Proven lower bound over the schedules of ``scope``.
+        Proven lower (``goodput``: upper) bound over the schedules of ``scope``.
     proof : str or None
         Name of what proves the bound.
     scope : str
@@ -77,6 +143,12 @@ class Result:
         The formulation that was solved and why it was chosen.
     steps : tuple of Step
         All that was tried, in order.
+    target : Target or None
+        The question that was asked, if one was, and its answer.
+    conflict : Conflict or None
+        Why the target is out of reach, if it is.
+    tie : Tie or None
+        The second objective, if one was asked for.
     """
 
     instance: str
@@ -97,11 +169,14 @@ class Result:
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    target: Target | None = None
+    conflict: Conflict | None = None
+    tie: Tie | None = None
 
     @property
     def gap(self) -> float | None:
-        """(value - bound) / bound."""
-        return relative_gap(self.value, self.bound)
+        """See :func:`relative_gap`."""
+        return relative_gap(self.value, self.bound, Objective(self.objective))
 
     @property
     def optimal(self) -> bool:

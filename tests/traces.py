@@ -25,6 +25,11 @@ def vidur_traces() -> Path:
     return _needed(DATA / "vidur_traces")
 
 
+def infercept_workload() -> Path:
+    """The table of segments of the INFERCEPT workload."""
+    return _needed(DATA / "infercept_mars_api" / "infercept_api_workload.csv")
+
+
 def highs_regressions() -> Path:
     """The folder of models that a HiGHS release gets wrong."""
     return _needed(DATA / "highs_regressions")

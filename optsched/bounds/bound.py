@@ -65,7 +65,7 @@ def lower_bound(instance: Instance) -> Bound:
     """
     require_feasible(instance)
     runs = token_runs(instance)
-    limits = _reachable(instance)
+    limits = reachable(instance)
     workload = Workload(runs=runs, limits=limits, cost=instance.cost)
     count = counted(runs, limits)
     parts = offline_parts(workload, count)
@@ -83,7 +83,7 @@ def lower_bound(instance: Instance) -> Bound:
     )
 
 
-def _reachable(instance: Instance) -> Limits:
+def reachable(instance: Instance) -> Limits:
     """The limits with no more batch tokens than all requests together ever have.
 
     A larger C changes nothing, but the law over 0 .. C would lose its digits.

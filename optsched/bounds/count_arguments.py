@@ -7,7 +7,6 @@ choice. Everything is whole numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,32 +59,42 @@ def best_count(instance: Instance) -> tuple[int, Count]:
     return max(proven, key=lambda pair: pair[0])
 
 
-def _token_uses(workload: Workload) -> Iterator[tuple[int, int]]:
-    for s in workload.stretches:
-        yield s.after, s.new
-        yield from ((after, 1) for after in range(s.after - s.events + 1, s.after))
+def _token_uses(workload: Workload) -> Iterator[tuple[int, int, int]]:
+    return ((s.after, s.new, s.events - 1) for s in workload.stretches)
 
 
-def _prompt_uses(workload: Workload) -> Iterator[tuple[int, int]]:
-    return ((s.after, s.new - (s.before > 0)) for s in workload.stretches)
+def _prompt_uses(workload: Workload) -> Iterator[tuple[int, int, int]]:
+    return ((s.after, s.new - (s.before > 0), 0) for s in workload.stretches)
 
 
-def _step_uses(workload: Workload) -> Iterator[tuple[int, int]]:
+def _step_uses(workload: Workload) -> Iterator[tuple[int, int, int]]:
     fill = workload.limits.fill_tokens
-    for s in workload.stretches:
-        yield s.after, -(-s.new // fill)
-        yield from ((after, 1) for after in range(s.after - s.events + 1, s.after))
+    return ((s.after, -(-s.new // fill), s.events - 1) for s in workload.stretches)
 
 
-def _best_tail(uses: Iterator[tuple[int, int]], capacity: int) -> int:
-    """The t with the largest t + ceil(use that has at least t batches after it / capacity)."""
+def _best_tail(uses: Iterator[tuple[int, int, int]], capacity: int) -> int:
+    """The t with the largest t + ceil(use that has at least t batches after it / capacity).
+
+    Each of ``uses`` is (t, amount, more): an amount that has t batches after it, and one more of
+    each of t - 1 .. t - ``more``. Between their ends the use is linear in t, so these decide.
+    """
     amounts: dict[int, int] = {}
-    for after, amount in uses:
+    turns: dict[int, int] = {}  # of the use that each step down adds
+    for after, amount, more in uses:
         amounts[after] = amounts.get(after, 0) + amount
-    levels = sorted(amounts, reverse=True)
-    before = accumulate(amounts[level] for level in levels)
-    totals = [t - (-use // capacity) for t, use in zip(levels, before, strict=True)]
-    return levels[totals.index(max(totals))]
+        turns[after] = turns.get(after, 0) + 1
+        turns[after - more] = turns.get(after - more, 0) - 1
+    levels = sorted(turns, reverse=True)
+    best, tail, use, growth, above = 0, 0, 0, 0, levels[0]
+    for level in levels:
+        if level + 1 < above:
+            last = use + growth * (above - level - 1)
+            best, tail = max((best, tail), (level + 1 - (-last // capacity), level + 1))
+        use += growth * (above - level) + amounts.get(level, 0)
+        best, tail = max((best, tail), (level - (-use // capacity), level))
+        growth += turns[level]
+        above = level
+    return tail
 
 
 def _best_ends(runs: TokenRuns, limits: Limits) -> MemoryCount:

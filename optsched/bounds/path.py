@@ -15,6 +15,8 @@ and p_mc = 2 p_sq, decodes being the cheaper choice.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,12 +32,18 @@ IntArray = NDArray[np.int64]
 
 def critical_path(instance: Instance, runs: TokenRuns) -> float:
     """The longest arrival + pauses + own time of a request, in seconds."""
-    own = np.bincount(
-        runs.request, weights=_alone_s(runs, instance.limits, instance.cost),
-        minlength=len(instance),
-    )  # fmt: skip
+    return float((instance.release_s + alone_s(instance, runs)).max())
+
+
+def alone_s(instance: Instance, runs: TokenRuns, *, first_tokens: bool = False) -> FloatArray:
+    """Least time of each request from its arrival to its end, pauses included, or with
+    ``first_tokens`` to its first token; shape ``(requests,)``."""
+    if first_tokens:
+        fills = replace(runs.select(runs.first), count=np.ones(len(instance), dtype=np.int64))
+        return _alone_s(fills, instance.limits, instance.cost)
+    own = np.bincount(runs.request, weights=_alone_s(runs, instance.limits, instance.cost))
     pauses = np.array([sum(c.duration_s for c in r.calls) for r in instance.requests])
-    return float((instance.release_s + pauses + own).max())
+    return np.asarray(own + pauses, dtype=np.float64)
 
 
 def _alone_s(runs: TokenRuns, limits: Limits, cost: CostModel) -> FloatArray:

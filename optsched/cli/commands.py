@@ -10,6 +10,7 @@ from optsched.cli.check import check
 from optsched.cli.explain import explain
 from optsched.cli.generate import generate
 from optsched.cli.importing import import_
+from optsched.cli.policies import policies
 from optsched.cli.presets import presets
 from optsched.cli.schedulers import schedulers
 from optsched.cli.schema import schema
@@ -44,6 +45,7 @@ def main() -> None:
 
 
 for command in (
-    solve, bound, explain, verify, simulate, check, import_, generate, presets, schedulers, schema,
+    solve, bound, policies, explain, verify, simulate, check, import_, generate, presets,
+    schedulers, schema,
 ):  # fmt: skip
     main.add_command(command)

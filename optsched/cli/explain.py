@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from optsched import io
+from optsched.bounds import BestBound
 from optsched.cli.chosen import chosen_schedule
 from optsched.cli.output import percent, print_json, print_table, seconds
 from optsched.cli.progress import ProgressLine
@@ -44,26 +45,28 @@ def explain(
     with ProgressLine(quiet) as progress:
         known = compare(workload, (), given=[found], report=progress)
     trace = simulate(workload, found.schedule)
-    best = known.best.value if known.best else None
-    terms = explain_gap(workload, found.schedule, trace, known.bound, best)
+    best = known.best.makespan_s if known.best else None
+    source = known.bound.source
+    assert isinstance(source, BestBound)  # of the makespan
+    terms = explain_gap(workload, found.schedule, trace, source.bound, best)
     evictions = eviction_costs(workload, found.schedule)
     if as_json:
         print_json(
             {
                 "instance": workload.name, "digest": workload.digest, "schedule": found.name,
-                "value": found.value, "bound": known.bound.value_s, "proof": known.bound.proof,
-                "gap": known.above_bound(found), "terms": terms, "evictions": evictions,
+                "value": found.makespan_s, "bound": known.bound.value, "proof": known.bound.proof,
+                "gap": known.gap(found), "terms": terms, "evictions": evictions,
             }
         )  # fmt: skip
         return
-    _print(found, known.bound.value_s, terms, evictions)
+    _print(found, known.bound.value, terms, evictions)
 
 
 def _print(
     found: Candidate, bound_s: float, terms: tuple[GapTerm, ...],
     evictions: tuple[EvictionCost, ...],
 ) -> None:  # fmt: skip
-    gap = found.value - bound_s
+    gap = found.makespan_s - bound_s
     rows = [(f"{found.name} above the bound", seconds(gap), percent(gap / bound_s), "")]
     for term in (t for t in terms if t.part_of is None):
         rows.append(_row("", term))

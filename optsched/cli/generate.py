@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from optsched import io
-from optsched.cli.parameters import FiniteRange
+from optsched.cli.parameters import API_CLASSES, FiniteRange
 from optsched.instance import Instance, require_feasible
+from optsched.io.augmented import augmented
 from optsched.io.generate import AZURE_RATE, azure_like, mix, uniform
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -40,6 +41,7 @@ Examples:
   optsched generate azure-like --requests 1000 --out hour.json
   optsched generate uniform --requests 4 --prompt 8 --output 4 --out four.json
   optsched generate mix --groups SISO+LILO --requests 64 --out mix.json
+  optsched generate augmented --requests 400 --rate 2 --host-kv-tokens 200000 --out calls.json
 """,
 )
 def generate() -> None:
@@ -95,4 +97,39 @@ def mix_(
 ) -> None:  # fmt: skip
     """Half of the requests from each of two groups, all at once (InferMax, section 4.6)."""
     instance = mix(requests, groups, seed=seed, kv_tokens=kv_tokens, preset_name=preset_name)
+    _deliver(instance, out)
+
+
+@generate.command("augmented")
+@click.option("--requests", type=_COUNT, default=397, show_default=True)
+@click.option(
+    "--rate", type=FiniteRange(min=0), default=2.0, show_default=True,
+    help="Poisson arrivals per second; 0 lets all arrive at once.",
+)  # fmt: skip
+@click.option(
+    "--classes", type=API_CLASSES,
+    help="Only these of math, qa, ve, chatbot, image and tts, joined by commas.",
+)  # fmt: skip
+@_preset("llama2-7b-a100")
+@_kv
+@click.option(
+    "--host-kv-tokens", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Host memory for swapped KV; 0: no swapping.",
+)  # fmt: skip
+@_seed
+@_out
+def augmented_(
+    requests: int, rate: float, classes: tuple[str, ...] | None, preset_name: str,
+    kv_tokens: int | None, host_kv_tokens: int, seed: int, out: Path | None,
+) -> None:  # fmt: skip
+    """Requests with calls, like those of INFERCEPT's workload.
+
+    Classes, call counts, durations and lengths follow the figures per class of the INFERCEPT
+    workload (Abhyankar et al., ICML 2024) as republished by MARS (mars-repository/mars-codebase);
+    requests are named CLASS-NUMBER.
+    """
+    instance = augmented(
+        requests, rate=rate, seed=seed, classes=classes, preset_name=preset_name,
+        kv_tokens=kv_tokens, host_kv_tokens=host_kv_tokens,
+    )  # fmt: skip
     _deliver(instance, out)

@@ -13,6 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from optsched.objective import Objective
+
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)
@@ -71,6 +73,13 @@ def seconds(value: float | None) -> str:
     if size < 100:
         return f"{value:.5f}"
     return f"{value:.{max(0, min(2, 6 - math.floor(math.log10(size))))}f}"
+
+
+def amount(value: float | None, objective: Objective) -> str:
+    """A value of an objective without its unit: seconds, or a weight."""
+    if value is not None and objective.maximised:
+        return f"{value:.7g}"
+    return seconds(value)
 
 
 def percent(fraction: float | None, digits: int = 2) -> str:

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from optsched.objective import OBJECTIVES
+
+OBJECTIVE = click.Choice(OBJECTIVES)
 SEED = click.IntRange(min=0, max=2**31 - 1)  # what every solver takes
 
 
@@ -21,3 +24,18 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+class _ApiClasses(click.ParamType):
+    """Names joined by commas; the command refuses those that are no API class."""
+
+    name = "name,name"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names as a tuple."""
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+API_CLASSES = _ApiClasses()

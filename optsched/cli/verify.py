@@ -14,12 +14,19 @@ from optsched.bounds.verify.verdict import Verdict
 from optsched.bounds.verify.verdict import verify as check_claim
 from optsched.certificate import Certificate
 from optsched.cli.output import print_json
+from optsched.objective import Objective
 
 _ASSUMPTIONS = (
     "every schedule that the rules allow: evictions, chunked prefill, hybrid batches, swapping, "
     "holding, waiting and knowledge of the future; no policy is assumed"
 )
 _DIGITS = 20
+_NAMES = {
+    Objective.MAKESPAN: "makespan",
+    Objective.MEAN_LATENCY: "mean latency",
+    Objective.MEAN_TTFT: "mean time to first token",
+    Objective.MAX_LATENCY: "largest latency",
+}
 
 
 @click.command(
@@ -56,17 +63,26 @@ def _print(claim: Certificate, verdict: Verdict) -> None:
     rows = [
         ("instance", f"{instance.name}, {len(instance)} requests"),
         ("digest", instance.digest),
-        ("claim", f"no schedule has a makespan below {verdict.claimed_s!r} s"),
+        ("claim", _claim(claim)),
         ("holds for", _ASSUMPTIONS),
         *(("", note) for note in _left_out(claim)),
         ("proof", claim.proof),
         *(("", line) for line in describe(claim.argument)),
     ]
     if proven is not None:
-        rows.append(("proven", f"{decimal(proven)} s, {_size(proven)}"))
+        rows.append(
+            ("proven", f"{_decimal(claim, proven)} {claim.objective.unit}, {_size(proven)}")
+        )
     rows.append(("verdict", "accepted" if verdict.accepted else f"refuted: {verdict.reason}"))
     for name, text in rows:
         click.echo(f"{name:<10}{text}")
+
+
+def _claim(claim: Certificate) -> str:
+    """What is claimed, in words."""
+    if claim.objective is Objective.GOODPUT:
+        return f"no schedule has requests of weight above {claim.bound_s!r} meet their objectives"
+    return f"no schedule has a {_NAMES[claim.objective]} below {claim.bound_s!r} s"
 
 
 def _left_out(claim: Certificate) -> list[str]:
@@ -84,19 +100,27 @@ def _json(claim: Certificate, verdict: Verdict) -> dict[str, Any]:
         "instance": claim.instance.name,
         "digest": claim.instance.digest,
         "requests": len(claim.instance),
-        "objective": "makespan",
+        "objective": claim.objective.value,
+        "unit": claim.objective.unit,
         "assumptions": [_ASSUMPTIONS, *_left_out(claim)],
         "proof": claim.proof,
         "argument": describe(claim.argument),
         "claimed_s": verdict.claimed_s,
-        "proven_s": None if proven is None else decimal(proven),
+        "proven_s": None if proven is None else _decimal(claim, proven),
         "proven_exactly": None if proven is None else f"{proven.numerator}/{proven.denominator}",
     }
 
 
-def decimal(value: Fraction) -> str:
-    """The first 20 decimals, cut and not rounded, so that it is never more than ``value``."""
+def _decimal(claim: Certificate, value: Fraction) -> str:
+    """The first 20 decimals, rounded to the weaker side."""
+    return decimal(value, up=claim.objective.maximised)
+
+
+def decimal(value: Fraction, *, up: bool = False) -> str:
+    """The first 20 decimals, cut so that it is never more than ``value``, or with ``up`` less."""
     scaled = value.numerator * 10**_DIGITS // value.denominator
+    if up and scaled * value.denominator < value.numerator * 10**_DIGITS:
+        scaled += 1
     whole, rest = divmod(abs(scaled), 10**_DIGITS)
     return f"{'-' if scaled < 0 else ''}{whole}.{rest:0{_DIGITS}d}"
 

@@ -13,6 +13,7 @@ from optsched.io.files import read_bytes, write_text
 from optsched.io.instances import format_instance, parse_instance
 from optsched.io.layout import to_json
 from optsched.io.wire import CertificateFile, InstanceFile
+from optsched.objective import Objective
 
 
 def certificate_file(certificate: Certificate) -> CertificateFile:
@@ -23,7 +24,7 @@ def certificate_file(certificate: Certificate) -> CertificateFile:
     return CertificateFile(
         format="optsched-certificate/1",
         digest=certificate.digest,
-        objective="makespan",
+        objective=certificate.objective.value,
         bound_s=certificate.bound_s,
         proof=certificate.proof,
         argument=certificate.argument,
@@ -50,7 +51,7 @@ def read_certificate(path: str | Path) -> Certificate:
     try:
         return Certificate(
             instance=instance, digest=wire.digest, bound_s=wire.bound_s, proof=wire.proof,
-            argument=wire.argument,
+            argument=wire.argument, objective=Objective(wire.objective),
         )  # fmt: skip
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error.message}", hint=error.hint) from None

@@ -8,6 +8,7 @@ import numpy as np
 
 from optsched.errors import UnknownNameError, require, require_count
 from optsched.instance import Instance, Limits, Request
+from optsched.io.arrivals import poisson_arrivals, require_rate
 from optsched.io.presets import preset
 
 # Percentiles of the Azure conversation trace of 2023 (19,366 requests of one hour, CC-BY-4.0;
@@ -19,7 +20,6 @@ _PROMPT = (
 _OUTPUT = (7, 16, 41, 54, 77, 91, 103, 129, 177, 384, 400, 424, 451, 540, 601, 954, 1000)
 AZURE_RATE = 5.53  # requests per second over the hour
 _MOST_REQUESTS = 10**7
-_SLOWEST = 1e-6  # requests per second: one in twelve days
 
 SHORT, LONG = (8, 16), (512, 1024)
 GROUPS = {
@@ -48,17 +48,13 @@ def azure_like(
         ``requests`` is not in 1 .. 10^7, ``rate`` not 0 nor above 1e-6, or ``seed`` negative.
     """
     require_count("requests", requests, 1, _MOST_REQUESTS)
-    require(
-        rate == 0 or _SLOWEST <= rate < float("inf"), "rate", rate,
-        f"0, or a finite number >= {_SLOWEST}",
-    )  # fmt: skip
+    require_rate(rate)
     require(seed >= 0, "seed", seed, "a whole number >= 0")
     machine = preset(preset_name)
     rng = np.random.default_rng(seed)
     prompts = np.interp(100 * rng.random(requests), _PERCENT, _PROMPT).round().astype(int)
     outputs = np.interp(100 * rng.random(requests), _PERCENT, _OUTPUT).round().astype(int)
-    gaps = rng.exponential(1 / rate, requests) if rate else np.zeros(requests)
-    arrivals = np.round(np.cumsum(gaps) - gaps[0], 6)
+    arrivals = poisson_arrivals(rng, requests, rate)
     return Instance(
         name=f"azure-like-{requests}",
         limits=Limits(kv_tokens=kv_tokens or machine.kv_tokens, batch_tokens=machine.batch_tokens),

@@ -6,8 +6,6 @@ for something it is not.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -25,14 +23,12 @@ from optsched.errors import (
 from optsched.instance import Instance, Limits, Request
 from optsched.io.files import read_bytes
 from optsched.io.presets import preset
+from optsched.io.tables import MOST_TOKENS, count, read_table, seconds
 
 Rows = list[tuple[float, int, int]]  # arrival in seconds, prompt tokens, output tokens
-_MOST_TOKENS = 10**7  # of one request
 
-# As published; Python's own readers of numbers and dates take much more (1_000, now, offsets).
+# As published; Python's own reader of dates takes much more (now, offsets).
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d (?:[01]\d|2[0-3]):\d\d:\d\d(?:\.(\d{1,9}))?", re.ASCII)
-_DIGITS = re.compile(r"\d{1,18}", re.ASCII)
-_DECIMAL = re.compile(r"\d+(\.\d*)?(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _VIDUR = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
@@ -48,6 +44,7 @@ def import_trace(
     offline: bool = False,
     kv_tokens: int | None = None,
     batch_tokens: int | None = None,
+    host_kv_tokens: int = 0,
     leave_out_oversized: bool = False,
 ) -> tuple[Instance, list[str]]:
     """Instance from a published trace, and the ids of requests that were left out.
@@ -77,7 +74,6 @@ def import_trace(
         raise UnknownNameError("trace layout", layout, LAYOUTS)
     rows = LAYOUTS[layout](path)
     require(bool(rows), str(path), "no rows", "at least one request")
-    machine = preset(preset_name)
     first = min(arrival for arrival, _, _ in rows[:limit])
     requests = [
         Request(
@@ -89,8 +85,34 @@ def import_trace(
         )
         for index, (arrival, prompt, output) in enumerate(rows[:limit])
     ]
+    return assembled(
+        path, requests, preset_name=preset_name, kv_tokens=kv_tokens, batch_tokens=batch_tokens,
+        host_kv_tokens=host_kv_tokens, leave_out_oversized=leave_out_oversized,
+    )  # fmt: skip
+
+
+def assembled(
+    path: Path,
+    requests: list[Request],
+    *,
+    preset_name: str,
+    kv_tokens: int | None,
+    batch_tokens: int | None,
+    host_kv_tokens: int,
+    leave_out_oversized: bool,
+) -> tuple[Instance, list[str]]:
+    """The instance of a trace's requests on a preset's machine, and the ids that it leaves out.
+
+    Raises
+    ------
+    InvalidInputError
+        Requests exceed M and may not be left out, or all of them do.
+    """
+    machine = preset(preset_name)
     limits = Limits(
-        kv_tokens=kv_tokens or machine.kv_tokens, batch_tokens=batch_tokens or machine.batch_tokens
+        kv_tokens=kv_tokens or machine.kv_tokens,
+        batch_tokens=batch_tokens or machine.batch_tokens,
+        host_kv_tokens=host_kv_tokens,
     )
     oversized = [r.id for r in requests if r.final_tokens > limits.kv_tokens]
     if oversized and not leave_out_oversized:
@@ -110,14 +132,14 @@ def import_trace(
 
 
 def _azure_rows(path: Path) -> Rows:
-    table = _table(path, (_AZURE,))
+    table = read_table(path, (_AZURE,))
     stamps = [_nanoseconds(path, line, row["TIMESTAMP"]) for line, row in table]
     first = min(stamps, default=0)
     return [
         (
             (stamp - first) / 1e9,
-            _count(path, line, row, "ContextTokens"),
-            _count(path, line, row, "GeneratedTokens"),
+            count(path, line, row, "ContextTokens"),
+            count(path, line, row, "GeneratedTokens"),
         )
         for stamp, (line, row) in zip(stamps, table, strict=True)
     ]
@@ -125,16 +147,17 @@ def _azure_rows(path: Path) -> Rows:
 
 def _vidur_rows(path: Path) -> Rows:
     rows = []
-    for line, row in _table(path, (_VIDUR, _VIDUR_OFFLINE)):
-        prompt = _count(path, line, row, "num_prefill_tokens")
-        output = _count(path, line, row, "num_decode_tokens")
+    for line, row in read_table(path, (_VIDUR, _VIDUR_OFFLINE)):
+        prompt = count(path, line, row, "num_prefill_tokens")
+        output = count(path, line, row, "num_decode_tokens")
         if "num_total_tokens" in row:
             total = row["num_total_tokens"]
             require(
                 total == str(prompt + output), f"{path}: line {line}: num_total_tokens", total,
                 f"{prompt} + {output} = {prompt + output}",
             )  # fmt: skip
-        rows.append((_seconds(path, line, row), prompt, output))
+        arrival = seconds(path, line, row, "arrived_at") if "arrived_at" in row else 0.0
+        rows.append((arrival, prompt, output))
     return rows
 
 
@@ -158,7 +181,7 @@ def _mooncake_rows(path: Path) -> Rows:
                 hint="expected JSON lines with timestamp, input_length, output_length, hash_ids",
             ) from None
         for name in ("input_length", "output_length"):
-            require_count(f"{path}: line {n}: {name}", getattr(row, name), 1, _MOST_TOKENS)
+            require_count(f"{path}: line {n}: {name}", getattr(row, name), 1, MOST_TOKENS)
         require_nonnegative(f"{path}: line {n}: timestamp", row.timestamp)
         rows.append((row.timestamp / 1e3, row.input_length, row.output_length))
     return rows
@@ -169,33 +192,6 @@ LAYOUTS: dict[str, Callable[[Path], Rows]] = {
     "vidur": _vidur_rows,
     "mooncake": _mooncake_rows,
 }
-
-
-def _table(path: Path, layouts: tuple[tuple[str, ...], ...]) -> list[tuple[int, dict[str, str]]]:
-    """Rows of a CSV file whose header is one of ``layouts``, each with the line that it ends on."""
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"{path}: is no text file, expected CSV") from None
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = tuple(reader.fieldnames or ())
-        if header not in layouts:
-            expected = " or ".join(",".join(layout) for layout in layouts)
-            raise InvalidInputError(
-                f"{path}: columns are {','.join(header)[:200] or 'missing'}, expected {expected}",
-                hint="other layouts are refused rather than guessed at",
-            )
-        rows = [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        line = reader.reader.line_num  # the outer one stands before the broken row
-        raise InvalidInputError(
-            f"{path}: line {line}: {error}", hint="is a quotation mark not closed?"
-        ) from None
-    for line, row in rows:
-        if None in row or None in row.values():
-            raise InvalidInputError(f"{path}: line {line} has not {len(header)} fields")
-    return rows
 
 
 def _nanoseconds(path: Path, line: int, text: str) -> int:
@@ -212,22 +208,3 @@ def _nanoseconds(path: Path, line: int, text: str) -> int:
         )
     whole = (date - datetime(1, 1, 1)) // timedelta(seconds=1)
     return whole * 10**9 + int((found[1] or "0").ljust(9, "0"))
-
-
-def _count(path: Path, line: int, row: dict[str, str], column: str) -> int:
-    text = row[column]
-    value = int(text) if _DIGITS.fullmatch(text) else 0
-    require(
-        1 <= value <= _MOST_TOKENS, f"{path}: line {line}: {column}", text[:40],
-        f"a whole number from 1 to {_MOST_TOKENS}, in digits only",
-    )  # fmt: skip
-    return value
-
-
-def _seconds(path: Path, line: int, row: dict[str, str]) -> float:
-    text = row.get("arrived_at", "0")
-    value = float(text) if _DECIMAL.fullmatch(text) else -1.0
-    require(
-        0 <= value < float("inf"), f"{path}: line {line}: arrived_at", text[:40], "seconds >= 0"
-    )
-    return value

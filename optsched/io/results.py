@@ -37,6 +37,9 @@ def result_file(result: Result, instance: Instance) -> ResultFile:
         versions=result.versions,
         steps=list(result.steps),
         schedule=None if found is None else schedule_file(found, instance, result.found_by),
+        target=result.target,
+        conflict=result.conflict,
+        tie=result.tie,
     )
 
 

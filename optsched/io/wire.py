@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from optsched.certificate import Argument
 from optsched.instance import Call, Limits, Request
-from optsched.result import Step
+from optsched.result import Conflict, Step, Target, Tie
 
 Name = Annotated[str, Meta(min_length=1)]
 KindLabel = Literal["process", "evict", "swap_out", "swap_in"]
@@ -139,14 +139,22 @@ class ResultFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     versions: dict[str, str]
     steps: list[Step]
     schedule: ScheduleFile | None
+    target: Target | None = None
+    conflict: Conflict | None = None
+    tie: Tie | None = None
 
 
 class CertificateFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A claimed lower bound on the makespan, the instance it is about, and what proves it."""
+    """A claimed bound on an objective, the instance it is about, and what proves it.
+
+    ``bound_s`` is in seconds, for goodput in weight; the objective is the makespan if not given.
+    """
 
     format: Literal["optsched-certificate/1"]
     digest: str
-    objective: Literal["makespan"]
+    objective: Literal["makespan", "mean-latency", "mean-ttft", "max-latency", "goodput"] = (
+        "makespan"
+    )
     bound_s: float
     proof: str
     argument: Argument

@@ -2,26 +2,39 @@
 
 Per request and batch: integers s (tokens known), m (tokens cached), c (tokens processed) and
 binaries for generating, decoding, prefilling, evicting; the CSP of InferMax ("Optimizing LLM
-Inference for Database Systems: Cost-Aware Scheduling for Concurrent Requests") for the offline
-makespan, with chunks of any size, hybrid batches, evictions, held KV, pages and several affine
-pieces. Its rows are in ``optsched.constraints.compact``.
+Inference for Database Systems: Cost-Aware Scheduling for Concurrent Requests"), with chunks of any
+size, hybrid batches, evictions, held KV, pages and several affine pieces; for every objective, with
+arrivals, and under every policy. Its rows are in ``optsched.constraints.compact``.
+
+Verdicts on limits (service-level objectives, ``at_most``) are those of doubles, and a solver's
+tolerances are coarser. Every limit on a time is therefore moved outwards a little: whatever meets
+it in the simulator is a point, so that a bound of the program holds for all schedules; and a point
+may promise what its schedule, timed again, misses by a rounding error. A decoded schedule counts
+with the value that the simulator gives it; then the bound is not reached, and the gap says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from optsched.errors import InvalidInputError, UnsupportedError
 from optsched.instance import Instance, require_feasible
 from optsched.model.compact_batches import least_batches
-from optsched.model.compact_columns import Columns, build_columns
+from optsched.model.compact_clock import Clock, Goal, clock
+from optsched.model.compact_columns import build_columns
+from optsched.model.compact_table import Columns
+from optsched.model.compact_times import batch_seconds, clock_values, require_within
 from optsched.model.compact_values import actions, fill_point, values
 from optsched.model.milp import FloatArray, IntArray
+from optsched.objective import Objective
 from optsched.schedule import Kind, Schedule, from_steps
 
-POLICIES = ("no-evict", "no-chunk", "no-hybrid", "no-hold", "no-swap")
+POLICIES = ("no-evict", "no-chunk", "no-hybrid", "no-hold", "fcfs", "no-swap", "nonpreemptive")
+# Processed in every batch from the first one to the last: nothing evicted, split or held.
+NONPREEMPTIVE = ("no-evict", "no-chunk", "no-hold")
 
 
 class CompactVariables:
@@ -30,19 +43,34 @@ class CompactVariables:
     Parameters
     ----------
     instance : Instance
-        Offline, without calls and without swapping.
+        Without calls and without swapping.
     batches : int
-        Horizon; :func:`optsched.model.horizon.most_batches` gives one that loses no optimum.
+        Horizon; :func:`optsched.model.horizon.batch_horizon` gives one that loses no optimum.
     policies : sequence of str
-        Any of ``no-evict``, ``no-chunk``, ``no-hybrid``, ``no-hold``, ``no-swap``.
+        Any of ``no-evict``, ``no-chunk``, ``no-hybrid``, ``no-hold``, ``fcfs``, ``no-swap``,
+        ``nonpreemptive``.
+    objective : Objective
+        What is minimised, in seconds; for goodput the weight of the requests that miss one of
+        their service-level objectives.
+    at_most : mapping of Objective to float
+        Further limits: the value of that objective is at most (goodput: at least) this.
+    cutoff : float or None
+        The objective's value of a known schedule. It makes big-Ms tighter; schedules that are worse
+        may then be cut off.
     strengthened : bool
         Whether to add columns per number of generated tokens, whose rows make the linear
         relaxation much stronger and change no schedule and no price.
 
+    Attributes
+    ----------
+    clock : Clock or None
+        Limits on times; None for the makespan of requests that arrive at once, which is a sum of
+        prices.
+
     Raises
     ------
     UnsupportedError
-        Arrivals, calls, host memory (unless ``no-swap``), or another policy.
+        Calls, host memory (unless ``no-swap``), or another policy.
     InfeasibleError
         A request cannot run even alone.
     InvalidInputError
@@ -55,9 +83,14 @@ class CompactVariables:
         batches: int,
         policies: Sequence[str] = (),
         *,
+        objective: Objective = Objective.MAKESPAN,
+        at_most: Mapping[Objective, float] | None = None,
+        cutoff: float | None = None,
         strengthened: bool = True,
     ) -> None:
         _require_supported(instance, policies)
+        if "nonpreemptive" in policies:
+            policies = (*policies, *NONPREEMPTIVE)
         require_feasible(instance, policies)
         least = least_batches(instance)
         if batches < least:
@@ -66,7 +99,13 @@ class CompactVariables:
             )
         self.instance, self.batches, self.policies = instance, batches, tuple(policies)
         self.strengthened = strengthened
-        self.columns: Columns = build_columns(instance, batches, policies, strengthened)
+        self.goal = Goal(objective=objective, at_most=dict(at_most or {}), cutoff=cutoff)
+        self.clock: Clock | None = None
+        if self.goal.needs_clock(instance):
+            self.clock = clock(instance, batches, self.goal)
+        self.columns: Columns = build_columns(
+            instance, batches, policies, strengthened, self.goal, self.clock
+        )
 
     def __getitem__(self, name: str) -> IntArray:
         """Column numbers, of the shape that ``build_columns`` tells; -1 where there is none."""
@@ -76,19 +115,29 @@ class CompactVariables:
         return name in self.columns.index
 
     def encode(self, schedule: Schedule) -> FloatArray:
-        """The point of a valid schedule; requests of the same lengths may change places.
+        """The point of a valid schedule; requests that are alike may change places.
 
         Raises
         ------
         UnsupportedError
-            The schedule swaps, waits deliberately or has more batches than there are.
+            The schedule swaps, waits deliberately, has more batches than there are, or breaks
+            ``at_most`` or the cutoff.
         ScheduleError
             It leaves a request unfinished.
         """
         tokens, evicts = actions(self.instance, schedule, self.batches)
         order = self._by_finish(tokens)
-        found = values(self.instance, tokens[order], evicts[order])
-        return fill_point(self.columns.index, found, self.columns.lower.size)
+        index, durations = self.columns.index, self.columns.durations
+        time_unit_s = durations.get("time", 1.0)
+        found = values(self.instance, tokens[order], evicts[order], time_unit_s)
+        point = np.zeros(self.columns.lower.size)
+        fill_point(point, index, found)
+        if self.clock is not None:
+            takes_s = batch_seconds(index, durations, point)
+            times, worth = clock_values(self.instance, self.clock, found, takes_s)
+            require_within(self.instance, self.clock, self.goal, worth)
+            fill_point(point, index, times)
+        return point
 
     def decode(self, point: FloatArray) -> Schedule:
         """The schedule of a point that is integer within the solver's tolerance."""
@@ -104,25 +153,32 @@ class CompactVariables:
         return from_steps(np.concatenate(steps))
 
     def alike(self) -> list[tuple[int, int]]:
-        """Pairs of requests of the same lengths, each with the next one like it."""
-        last: dict[tuple[int, int], int] = {}
-        pairs = []
+        """Pairs of requests that are alike, each with the next one like it.
+
+        Alike are those that no rule and no objective tells apart: of the same lengths and arrival
+        and, where goodput matters, with the same limits and weight.
+        """
+        pairs = [pair for members in self._groups() for pair in pairwise(members)]
+        return sorted(pairs, key=lambda pair: pair[1])
+
+    def _groups(self) -> list[list[int]]:
+        groups: dict[tuple[float | None, ...], list[int]] = {}
         for i, request in enumerate(self.instance.requests):
-            lengths = (request.prompt_tokens, request.output_tokens)
-            if lengths in last:
-                pairs.append((last[lengths], i))
-            last[lengths] = i
-        return pairs
+            kind: tuple[float | None, ...] = (
+                request.prompt_tokens, request.output_tokens, request.arrival_s
+            )  # fmt: skip
+            if Objective.GOODPUT in self.goal.objectives:
+                limits = request.ttft_slo_s, request.tpot_slo_s, request.latency_slo_s
+                kind = (*kind, *limits, request.weight)
+            groups.setdefault(kind, []).append(i)
+        return list(groups.values())
 
     def _by_finish(self, tokens: IntArray) -> IntArray:
         """Which request's part each request takes, so that like requests finish in order."""
         batch = np.arange(tokens.shape[1])
         finish = np.where(tokens > 0, batch, 0).max(axis=1)
         order = np.arange(len(tokens))
-        groups: dict[tuple[int, int], list[int]] = {}
-        for i, request in enumerate(self.instance.requests):
-            groups.setdefault((request.prompt_tokens, request.output_tokens), []).append(i)
-        for members in groups.values():
+        for members in self._groups():
             order[members] = sorted(members, key=lambda i: int(finish[i]))
         return order
 
@@ -135,15 +191,12 @@ def _require_supported(instance: Instance, policies: Sequence[str]) -> None:
                 hint=f"it covers {', '.join(POLICIES)}",
             )
     what = ""
-    if not instance.offline:
-        what = "arrivals"
-    elif instance.has_calls:
+    if instance.has_calls:
         what = "calls"
     elif instance.limits.host_kv_tokens and "no-swap" not in policies:
         what = "swapping (host_kv_tokens > 0)"
     if what:
         raise UnsupportedError(
             f"the compact formulation does not cover {what}",
-            hint="it is for the offline makespan without calls"
-            + ("; policy no-swap rules swapping out" if what.startswith("swapping") else ""),
+            hint="policy no-swap rules swapping out" if what.startswith("swapping") else None,
         )

@@ -8,60 +8,26 @@ have no column are -1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from optsched.instance import Instance
 from optsched.model.compact_batches import least_batches
-from optsched.model.milp import FloatArray, IntArray
+from optsched.model.compact_clock import Clock, Goal
+from optsched.model.compact_clock_columns import add_clock
+from optsched.model.compact_table import Columns, Table
+from optsched.model.milp import IntArray
 
 _MOST_CHORDS = 8  # of more values, a square takes fewer rows with binary digits
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Columns:
-    """Index arrays by name and, per column, bounds, cost (seconds), integrality and name."""
-
-    index: dict[str, IntArray]
-    lower: FloatArray
-    upper: FloatArray
-    cost: FloatArray
-    integer: NDArray[np.bool_]
-    names: tuple[str, ...]
-
-
-class _Builder:
-    def __init__(self) -> None:
-        self.index: dict[str, IntArray] = {}
-        self.parts: list[tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]] = []
-        self.names: list[str] = []
-
-    def add(
-        self, name: str, shape: tuple[int, ...], *, lower: ArrayLike = 0.0, upper: ArrayLike = 1.0,
-        cost: float = 0.0, integer: bool = True, where: NDArray[np.bool_] | None = None,
-    ) -> None:  # fmt: skip
-        """Columns ``name`` of an index array of ``shape``, where ``where`` says so."""
-        mask = np.ones(shape, bool) if where is None else np.broadcast_to(where, shape)
-        count = int(mask.sum())
-        index = np.full(shape, -1, dtype=np.int64)
-        index[mask] = len(self.names) + np.arange(count)
-        self.index[name] = index
-        low, high = (np.broadcast_to(np.asarray(x, float), shape)[mask] for x in (lower, upper))
-        self.parts.append((low, high, np.full(count, cost), np.full(count, integer)))
-        self.names += [f"{name}_{'_'.join(map(str, at))}" for at in np.argwhere(mask).tolist()]
-
-    def columns(self) -> Columns:
-        lower, upper, cost, integer = (np.concatenate(a) for a in zip(*self.parts, strict=True))
-        return Columns(
-            index=self.index, lower=lower, upper=upper, cost=cost, integer=integer,
-            names=tuple(self.names),
-        )  # fmt: skip
-
-
 def build_columns(
-    instance: Instance, batches: int, policies: Sequence[str], strengthened: bool
+    instance: Instance,
+    batches: int,
+    policies: Sequence[str],
+    strengthened: bool,
+    goal: Goal,
+    clock: Clock | None,
 ) -> Columns:
     """All columns, in a fixed order; those that nothing needs are left out.
 
@@ -72,7 +38,9 @@ def build_columns(
     ``generates``, ``evicts``, ``decodes``, ``prefills``, ``pages`` (taken after the batch),
     ``decode_kv`` (m of a decode step), ``prefill_kv`` (m of a prefill step), ``fill`` (tokens of a
     fill that ends in the batch) and its square, ``chunk_square`` (squared tokens of a prefill
-    step). Per batch: ``used``, ``decode_batch``, ``prefill_batch``, ``time``.
+    step), ``cross`` (m c of a prefill step). Per batch: ``used``, ``decode_batch``,
+    ``prefill_batch``, ``time``. Without a clock the objective is the sum of all durations; with
+    one there are the columns of :mod:`optsched.model.compact_clock_columns` too.
 
     Strengthening, per request and k: ``absent`` and ``resident`` (at boundary j with k tokens
     generated, and not or fully cached), and per batch ``fills`` (prefill step that generates token
@@ -91,47 +59,44 @@ def build_columns(
     least_known = prompt + np.clip(output - (J - boundary), 0, output)
     chunk = np.minimum(final, limits.fill_tokens)
 
-    table = _Builder()
+    table = Table(durations_cost=clock is None)
     linear = len(cost.pieces) == 1
     alpha, beta = cost.pieces[0] if linear else (0.0, 0.0)
     first = least_batches(instance) if strengthened else 1
-    table.add("used", (J,), cost=alpha, lower=batch < first)
+    table.add("used", (J,), duration=alpha, lower=batch < first)
     if not linear:
-        longest = float(cost.token_time(min(limits.batch_tokens, int(final.sum()))))
-        table.add("time", (J,), cost=1.0, upper=longest, integer=False)
+        # With a clock nothing has its price in seconds, and a solver cannot choose the unit.
+        unit = 1.0 if clock is None else clock.unit_s
+        longest = float(cost.token_time(min(limits.batch_tokens, int(final.sum())))) / unit
+        table.add("time", (J,), duration=unit, upper=longest, integer=False)
     if cost.d0 or "no-hybrid" in policies:
-        table.add("decode_batch", (J,), cost=cost.d0)
+        table.add("decode_batch", (J,), duration=cost.d0)
     if cost.p0 or "no-hybrid" in policies:
-        table.add("prefill_batch", (J,), cost=cost.p0)
+        table.add("prefill_batch", (J,), duration=cost.p0)
     table.add("known", (n, J + 1), lower=least_known, upper=most_known)
     # All of a resident request's tokens but the last are cached; nothing is, first and last.
     most_cached = np.minimum(final, most_known) - 1
     most_cached = most_cached * ((boundary > 0) & (boundary < J))
     table.add("cached", (n, J + 1), upper=most_cached)
     table.add("done", (n, J + 1), lower=boundary == J, upper=most_known == prompt + output)
-    table.add("tokens", (n, J), cost=beta, upper=chunk)
+    table.add("tokens", (n, J), duration=beta, upper=chunk)
     table.add("generates", (n, J))
-    table.add("decodes", (n, J), cost=cost.d_req, upper=(output > 1) & (batch > 0))
-    table.add("prefills", (n, J), cost=cost.p_req)
+    table.add("decodes", (n, J), duration=cost.d_req, upper=(output > 1) & (batch > 0))
+    table.add("prefills", (n, J), duration=cost.p_req)
     table.add("evicts", (n, J), upper=batch > 0)
     if chunks:
         table.add("partial", (n, J + 1), upper=most_cached > 0)
     if limits.block_tokens > 1:
         table.add("pages", (n, J), upper=-(-final // limits.block_tokens))
     if cost.d_kv:
-        table.add("decode_kv", (n, J), cost=cost.d_kv, upper=final - 1, integer=False)
+        table.add("decode_kv", (n, J), duration=cost.d_kv, upper=final - 1, integer=False)
     if cost.p_kv and chunks:
-        table.add("prefill_kv", (n, J), cost=cost.p_kv, upper=final - 1, integer=False)
-    if cost.mixed:
-        table.add("fill", (n, J), upper=final, integer=False)
-        _add_square(
-            table, "fill", (n, J), first_chord(prompt, final, chunks), final, cost.mixed / 2
-        )
-    if cost.p_sq != cost.mixed / 2:
-        first_chunk = first_chord(prompt, chunk, chunks)
-        _add_square(table, "chunk", (n, J), first_chunk, chunk, cost.p_sq - cost.mixed / 2)
+        table.add("prefill_kv", (n, J), duration=cost.p_kv, upper=final - 1, integer=False)
+    _add_attention(table, instance, (n, J), chunks, clock)
     if strengthened:
         _add_stages(table, instance, batches, fill, chunks)
+    if clock is not None:
+        add_clock(table, instance, batches, policies, goal, clock)
     return table.columns()
 
 
@@ -141,23 +106,60 @@ def first_chord(prompt: IntArray, most: IntArray, chunks: bool) -> IntArray:
     return np.minimum(1 if chunks else prompt, most - 1)
 
 
-def _add_square(
-    table: _Builder, name: str, shape: tuple[int, int], first: IntArray, most: IntArray, cost: float
+def _add_attention(
+    table: Table, instance: Instance, shape: tuple[int, int], chunks: bool, clock: Clock | None
 ) -> None:
+    """Columns of the attention of prefill steps.
+
+    Over the chunks of a fill it telescopes, so that a sum of durations needs only the square of
+    the whole fill and the batch in which it ends. Where every batch must have its own time, each
+    chunk has its price c^2 and m c.
+    """
+    cost = instance.cost
+    prompt, final = instance.prompt_tokens[:, None], instance.final_tokens[:, None]
+    chunk = np.minimum(final, instance.limits.fill_tokens)
+    digits = clock is not None and clock.exact
+    first_chunk = first_chord(prompt, chunk, chunks)
+    if clock is not None and chunks:
+        if cost.p_sq:
+            _add_square(table, "chunk", shape, first_chunk, chunk, cost.p_sq, digits)
+        if cost.mixed:
+            bits = (*shape, int(chunk.max()).bit_length())
+            if "chunk_digit" not in table.index:
+                table.add("chunk_digit", bits)
+            table.add("cross_cut", bits, upper=final[:, :, None] - 1, integer=False)
+            most = (final // 2) * (final - final // 2)
+            table.add("cross", shape, duration=cost.mixed, upper=most, integer=False)
+        return
+    if cost.mixed:
+        table.add("fill", shape, upper=final, integer=False)
+        first = first_chord(prompt, final, chunks)
+        _add_square(table, "fill", shape, first, final, cost.mixed / 2, digits)
+    if cost.p_sq != cost.mixed / 2:
+        rest = cost.p_sq - cost.mixed / 2
+        _add_square(table, "chunk", shape, first_chunk, chunk, rest, digits)
+
+
+def _add_square(
+    table: Table, name: str, shape: tuple[int, int], first: IntArray, most: IntArray,
+    duration: float, digits: bool,
+) -> None:  # fmt: skip
     """The square of a count of at most ``most``, shape ``(requests, 1)``, and its digits.
 
-    A convex cost with few chords, from ``first`` on, needs only these. Otherwise the count is
-    x = sum 2^b digit_b, and x^2 = sum 2^b cut_b with cut_b = digit_b x.
+    A convex price with few chords, from ``first`` on, needs only these, unless ``digits`` are
+    asked for. Otherwise the count is x = sum 2^b digit_b, and x^2 = sum 2^b cut_b with
+    cut_b = digit_b x.
     """
-    table.add(f"{name}_square", shape, cost=cost, upper=most.astype(float) ** 2, integer=False)
-    if cost < 0 or (most - first).max() > _MOST_CHORDS:
-        digits = (*shape, int(most.max()).bit_length())
-        table.add(f"{name}_digit", digits)
-        table.add(f"{name}_cut", digits, upper=most[:, :, None], integer=False)
+    square = most.astype(float) ** 2
+    table.add(f"{name}_square", shape, duration=duration, upper=square, integer=False)
+    if digits or duration < 0 or (most - first).max() > _MOST_CHORDS:
+        bits = (*shape, int(most.max()).bit_length())
+        table.add(f"{name}_digit", bits)
+        table.add(f"{name}_cut", bits, upper=most[:, :, None], integer=False)
 
 
 def _add_stages(
-    table: _Builder, instance: Instance, batches: int, fill: IntArray, chunks: bool
+    table: Table, instance: Instance, batches: int, fill: IntArray, chunks: bool
 ) -> None:
     """Columns of the strengthening, each with the window in which a schedule can use it.
 

@@ -46,8 +46,9 @@ def actions(instance: Instance, schedule: Schedule, batches: int) -> tuple[IntAr
     return tokens, evicts
 
 
-def values(instance: Instance, tokens: IntArray, evicts: IntArray) -> Values:
-    """Arrays of the names and shapes of :func:`optsched.model.compact_columns.build_columns`.
+def values(instance: Instance, tokens: IntArray, evicts: IntArray, time_unit_s: float) -> Values:
+    """Arrays of the names and shapes of :func:`optsched.model.compact_columns.build_columns`,
+    without those of the clock.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def values(instance: Instance, tokens: IntArray, evicts: IntArray) -> Values:
         raise ScheduleError(
             f"the schedule does not finish request {instance.requests[unfinished[0]].id!r}"
         )
-    return {**found, **_batches(instance, found), **_prices(instance, found),
+    return {**found, **_batches(instance, found, time_unit_s), **_prices(instance, found),
             **_stages(instance, found)}  # fmt: skip
 
 
@@ -91,14 +92,14 @@ def _base(instance: Instance, tokens: IntArray, evicts: IntArray) -> Values:
     }  # fmt: skip
 
 
-def _batches(instance: Instance, found: Values) -> Values:
+def _batches(instance: Instance, found: Values, time_unit_s: float) -> Values:
     tokens: IntArray = found["tokens"].sum(axis=0)
     used = tokens > 0
     return {
         "used": used,
         "decode_batch": found["decodes"].max(axis=0),
         "prefill_batch": found["prefills"].max(axis=0),
-        "time": np.where(used, instance.cost.token_time(tokens), 0.0),
+        "time": np.where(used, instance.cost.token_time(tokens), 0.0) / time_unit_s,
     }
 
 
@@ -116,6 +117,9 @@ def _prices(instance: Instance, found: Values) -> Values:
         priced[f"{name}_square"] = count**2
         priced[f"{name}_digit"] = digit
         priced[f"{name}_cut"] = digit * count[:, :, None]
+    digit = priced["chunk_digit"]
+    priced["cross_cut"] = digit * cached[:, :, None]
+    priced["cross"] = chunk * cached
     return priced
 
 
@@ -136,11 +140,10 @@ def _stages(instance: Instance, found: Values) -> Values:
     }  # fmt: skip
 
 
-def fill_point(index: dict[str, IntArray], found: Values, columns: int) -> FloatArray:
-    """The point whose column ``index[name][at]`` is ``found[name][at]``."""
-    point = np.zeros(columns)
+def fill_point(point: FloatArray, index: dict[str, IntArray], found: Values) -> None:
+    """Set column ``index[name][at]`` of ``point`` to ``found[name][at]``, where both are there."""
     for name, positions in index.items():
-        value = found[name][..., : positions.shape[-1]]  # a count may need fewer binary digits
-        has = positions >= 0
-        point[positions[has]] = value[has]
-    return point
+        if name in found:
+            value = found[name][..., : positions.shape[-1]]  # a count may need fewer binary digits
+            has = positions >= 0
+            point[positions[has]] = value[has]

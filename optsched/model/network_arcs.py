@@ -101,8 +101,12 @@ def network_arcs(
     *,
     policies: Collection[str],
     chunking: bool,
+    idle_slots: bool,
 ) -> Arcs:
-    """All arcs that policies, limits and windows allow."""
+    """All arcs that policies, limits and windows allow.
+
+    With ``idle_slots`` requests are held in slots that are not used, whatever the policy.
+    """
     rows: list[IntArray] = []
 
     def add(
@@ -131,7 +135,7 @@ def network_arcs(
             if g == 0:
                 continue
             add(ArcKind.DECODE, t, g, resident, after, size, 1)
-            if "no-hold" not in policies:
+            if idle_slots or "no-hold" not in policies:
                 add(ArcKind.HOLD, t, g, resident, resident, size - 1, 0)
             if "no-evict" not in policies:
                 add(ArcKind.EVICT, t, g, resident, waiting, 0, 0)

@@ -1,9 +1,9 @@
 """From a point of the network formulation to a schedule of named requests.
 
 The flow of a type is peeled batch by batch: every unit on an arc is given to a request that is
-where the arc begins, a partially filled one first (first in, first out), then the one named
-first. Nothing is repaired: a point is taken at its word, so one that breaks a row shows as a
-violation in the check of its schedule.
+where the arc begins, a partially filled one first (first in, first out), then the one that
+arrived first. Nothing is repaired: a point is taken at its word, so one that breaks a row shows
+as a violation in the check of its schedule.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class _Request:
     """Where a request is: tokens generated, tokens cached, and the last batch it acted in."""
 
     position: int
+    rank: int
     stage: int = 0
     cached: int = 0
     resident: bool = False
@@ -42,7 +43,9 @@ def decode(variables: NetworkVariables, point: FloatArray) -> Schedule:
     """The schedule of ``point``; its steps in each batch are those of the arcs with flow."""
     flow = np.rint(point).astype(np.int64)
     arcs, partials = variables.arcs, variables.partials
-    requests = [[_Request(i) for i in kind.members] for kind in variables.types]
+    requests = [
+        [_Request(i, rank) for rank, i in enumerate(kind.members)] for kind in variables.types
+    ]
     steps: list[tuple[int, int, int, int]] = []
 
     rank = np.full(len(ArcKind), len(_ORDER))
@@ -70,7 +73,16 @@ def decode(variables: NetworkVariables, point: FloatArray) -> Schedule:
             request.cached = cached
             request.resident = generates or kind is ArcKind.RESTORE
             request.acted = batch
-    return from_steps(steps)
+    return from_steps(_without_idle_slots(steps))
+
+
+def _without_idle_slots(steps: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """The steps with slots numbered anew: only those with steps are batches.
+
+    A used batch has a step; so only slots that are idle are left out.
+    """
+    numbers = {slot: j + 1 for j, slot in enumerate(sorted({step[2] for step in steps}))}
+    return [(request, kind, numbers[slot], tokens) for request, kind, slot, tokens in steps]
 
 
 def _choose(
@@ -78,5 +90,5 @@ def _choose(
 ) -> list[_Request]:
     """``units`` requests that have not acted in ``batch``, those at the arc's tail first."""
     free = [request for request in requests if request.acted < batch]
-    free.sort(key=lambda r: (r.stage != stage, r.resident != resident, -r.cached, r.position))
+    free.sort(key=lambda r: (r.stage != stage, r.resident != resident, -r.cached, r.rank))
     return free[:units]

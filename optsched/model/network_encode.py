@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from optsched.errors import UnsupportedError
 from optsched.model.network_arcs import ArcKind
-from optsched.schedule import Kind, Schedule
+from optsched.model.network_clock_encode import set_clock
+from optsched.model.network_paths import outside, path, request_actions
+from optsched.model.network_placing import place_batches
+from optsched.schedule import Schedule
 
 if TYPE_CHECKING:
     from optsched.model.network import NetworkVariables
@@ -20,9 +23,9 @@ FloatArray = NDArray[np.float64]
 def encode(variables: NetworkVariables, schedule: Schedule) -> FloatArray:
     """The point of a valid schedule, shape ``(columns,)``.
 
-    The program's value there is the simulated makespan; with chunked fills, if attention
-    telescopes and no partial fill pauses (a pause is charged as a chunk), and unless chunks are
-    free.
+    The program's value there is the objective's of its simulation; with chunked fills, if
+    attention telescopes and no partial fill pauses (a pause is charged as a chunk), and unless
+    chunks are free.
 
     Raises
     ------
@@ -39,30 +42,36 @@ def encode(variables: NetworkVariables, schedule: Schedule) -> FloatArray:
             hint="build the program with a horizon that contains the schedule",
         )
     point = np.zeros(variables.columns)
-    point[variables.used[:batches]] = 1.0
-    actions = _actions(schedule)
-    arcs = variables.arcs
+    actions = request_actions(schedule)
+    if schedule.wait_batch.size:
+        raise UnsupportedError("the network formulation has no schedules that wait deliberately")
+    slot = place_batches(variables, actions, batches)
+    point[variables.used[slot - 1]] = 1.0
+    by_slot = [{int(slot[batch - 1]): action for batch, action in mine.items()} for mine in actions]
     keys = zip(*(column.tolist() for column in _identity(variables)), strict=True)
     number = {key: i for i, key in enumerate(keys)}
     partial = {int(arc): k for k, arc in enumerate(variables.partials.wait)}
+    no_hold = bool({"no-hold", "nonpreemptive"} & variables.policies)
     for t, kind in enumerate(variables.types):
-        for request in kind.members:
-            path = _path(kind.prompt_tokens, kind.output_tokens, actions[request], request)
-            for arc_kind, stage, batch, cached in path:
+        levels = np.searchsorted(variables.slots.arrivals_s, kind.releases_s)
+        first_slots = variables.slots.first[levels].tolist()
+        for request, before in zip(kind.members, first_slots, strict=True):
+            for arc_kind, stage, batch, cached in path(kind, by_slot[request], request, before):
                 arc = number.get((arc_kind, t, stage, batch))
                 if arc is None:
-                    raise _outside(
-                        request, batch, f"its {ArcKind(arc_kind).label} at stage {stage}"
-                    )
+                    raise outside(request, batch, f"its {ArcKind(arc_kind).label} at stage {stage}")
+                if arc_kind == ArcKind.HOLD and no_hold and point[variables.used[batch - 1]]:
+                    raise outside(request, batch, "it is held")
                 point[arc] += 1
                 if arc_kind == ArcKind.WAIT and cached:
                     k = partial.get(arc)
                     if k is None or point[variables.partials.begun[k]]:
-                        raise _outside(request, batch, "another partial fill of its class")
+                        raise outside(request, batch, "another partial fill of its class")
                     point[variables.partials.begun[k]] = 1.0
                     point[variables.partials.tokens[k]] = cached
     _require_one_first_fill(variables, point)
-    _fill_dependent_columns(variables, point, arcs.generates)
+    _fill_dependent_columns(variables, point)
+    set_clock(variables, point)
     return point
 
 
@@ -71,60 +80,9 @@ def _identity(variables: NetworkVariables) -> tuple[NDArray[np.int64], ...]:
     return arcs.kind, arcs.type, arcs.stage, arcs.batch
 
 
-def _actions(schedule: Schedule) -> list[dict[int, tuple[int, int]]]:
-    """Per request: batch -> (kind, tokens)."""
-    actions: list[dict[int, tuple[int, int]]] = []
-    columns = (schedule.request, schedule.kind, schedule.first_batch)
-    for request, kind, first, batches, tokens in zip(
-        *(c.tolist() for c in (*columns, schedule.batches, schedule.tokens)), strict=True
-    ):
-        while len(actions) <= request:
-            actions.append({})
-        if kind in (Kind.SWAP_IN, Kind.SWAP_OUT):
-            raise _outside(request, first, "a swap")
-        for batch in range(first, first + batches):
-            actions[request][batch] = (kind, tokens)
-    return actions
-
-
-def _path(
-    prompt: int, output: int, actions: dict[int, tuple[int, int]], request: int
-) -> list[tuple[int, int, int, int]]:
-    """Arcs (kind, stage, batch, tokens cached after it) of one request until it finishes."""
-    path = []
-    stage = cached = batch = 0
-    last = max(actions)
-    while stage < output:
-        batch += 1
-        if batch > last:
-            raise _outside(request, batch, "the end of the schedule before it has finished")
-        size = prompt + stage
-        resident = stage >= 1 and cached == size - 1
-        kind, tokens = actions.get(batch, (None, 0))
-        arc = ArcKind.HOLD if resident else ArcKind.WAIT
-        at = stage
-        if kind == Kind.EVICT:
-            if not resident:
-                raise _outside(request, batch, "an eviction of a partial or empty cache")
-            arc, cached = ArcKind.EVICT, 0
-        elif kind == Kind.PROCESS:
-            cached += tokens
-            if cached > size:
-                raise _outside(request, batch, f"{cached} of {size} tokens")
-            if cached == size:
-                arc = ArcKind.DECODE if resident else ArcKind.FILL
-                stage += 1
-            elif stage >= 1 and cached == size - 1:
-                arc = ArcKind.RESTORE
-        path.append((int(arc), at, batch, cached))
-    return path
-
-
-def _fill_dependent_columns(
-    variables: NetworkVariables, point: FloatArray, generates: NDArray[np.bool_]
-) -> None:
+def _fill_dependent_columns(variables: NetworkVariables, point: FloatArray) -> None:
     """Set the columns that the flow determines: batch-time excess and indicators."""
-    arcs, cost, batches = variables.arcs, variables.instance.cost, variables.most
+    arcs, cost, batches = variables.arcs, variables.instance.cost, variables.slots.count
 
     def per_batch(entries: tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]) -> FloatArray:
         rows, columns, values = entries
@@ -156,10 +114,3 @@ def _require_one_first_fill(variables: NetworkVariables, point: FloatArray) -> N
             "the network formulation has one",
             hint="the compact formulation has any number",
         )
-
-
-def _outside(request: int, batch: int, what: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"the network formulation does not contain the schedule: request {request}, "
-        f"batch {batch}: {what}"
-    )

@@ -1,5 +1,6 @@
 """Nodes of the time-expanded network: where a request of a type can be after a batch.
 
+Batch j is slot j of :mod:`optsched.model.network_slots`; a slot that is not used changes nothing.
 After batch j (0 = before the first) an unfinished request of a type with g generated tokens is
 
 - *waiting*: nothing of it is cached (or, for one partial fill, some tokens that are counted
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from optsched.model.network_slots import Slots
 from optsched.model.types import RequestType
 
 IntArray = NDArray[np.int64]
@@ -49,20 +51,22 @@ class Nodes:
     sink: tuple[int, ...]
     count: int
 
-    def source(self, type_: int) -> int:
-        """The node (waiting, 0 tokens, before the first batch) where type ``type_`` starts."""
-        return self.waiting[type_][0].base
+    def source(self, type_: int, slots: int) -> int:
+        """The node (waiting, 0 tokens, after so many slots) that requests of a type enter."""
+        window = self.waiting[type_][0]
+        return window.base + slots - window.first
 
 
 def network_nodes(
-    types: tuple[RequestType, ...], batches: int, fill_tokens: int, *, evict: bool
+    types: tuple[RequestType, ...], slots: Slots, fill_tokens: int, *, evict: bool
 ) -> Nodes:
-    """Nodes for a horizon of ``batches`` batches that each prefill at most ``fill_tokens``.
+    """Nodes for ``slots``, in each of which at most ``fill_tokens`` are prefilled.
 
-    With f = ceil(I / fill_tokens) batches for the first fill, token g exists after batch
-    f + g - 1 at the earliest, an evicted request waits from the batch after that, and O - g
-    batches must remain.
+    With b slots before those of the request and f = ceil(I / fill_tokens) batches for the first
+    fill, token g exists after batch b + f + g - 1 at the earliest, an evicted request waits from
+    the batch after that, and O - g batches must remain.
     """
+    batches = slots.count
     waiting, resident, sink, count = [], [], [], 0
 
     def window(first: int, last: int) -> Window:
@@ -71,10 +75,10 @@ def network_nodes(
         count += made.size
         return made
 
-    for kind in types:
-        first_fill = -(-kind.prompt_tokens // fill_tokens)
+    for kind, before in zip(types, slots.before.tolist(), strict=True):
+        first_fill = before - (-kind.prompt_tokens // fill_tokens)
         output = kind.output_tokens
-        pools, held = [window(0, batches - output)], [window(1, 0)]
+        pools, held = [window(before, batches - output)], [window(1, 0)]
         for g in range(1, output):
             made, last = first_fill + g - 1, batches - (output - g)
             held.append(window(made, last))

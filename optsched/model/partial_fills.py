@@ -44,6 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.model.network_arcs import ArcKind, Arcs
+from optsched.model.network_columns import Allocation
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -87,8 +88,8 @@ class PartialFills:
         )
 
 
-def partial_fills(arcs: Arcs, first_column: int, *, last_token_alone: bool) -> PartialFills:
-    """Partial fills of 1 .. S-1 tokens wherever a request can wait.
+def partial_fills(arcs: Arcs, new: Allocation, *, last_token_alone: bool) -> PartialFills:
+    """Partial fills of 1 .. S-1 tokens wherever a request can wait; their columns from ``new``.
 
     A refill of which S - 1 tokens are cached is resident, and the token left is a decode. Unless
     ``last_token_alone`` prices it as a prefill token, partial refills stop at S - 2.
@@ -102,11 +103,11 @@ def partial_fills(arcs: Arcs, first_column: int, *, last_token_alone: bool) -> P
     if not last_token_alone:
         largest -= arcs.stage > 0
     wait = np.flatnonzero(arcs.of(ArcKind.WAIT) & (largest >= 1))
-    begun = first_column + np.arange(wait.size)
     return PartialFills(
         type=arcs.type[wait], stage=arcs.stage[wait], batch=arcs.batch[wait],
         most=largest[wait], wait=wait,
-        begun=begun, tokens=begun + wait.size,
+        begun=new.add("begun", wait.size, upper=1.0, integer=True).numbers,
+        tokens=new.add("partial_tokens", wait.size, upper=largest[wait], integer=True).numbers,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Over which schedules an optimum of the network formulation holds, and why.
 
-Without swapping, offline. Two claims are decided here from the coefficients and limits alone:
+Without swapping. Two claims are decided here from the coefficients and limits alone:
 that chunking cannot help, so that the unchunked optimum is the optimum over all schedules; and
 that the chunked network formulation loses nothing and prices every chunk right. Where neither
 holds, the chunked program of :func:`chunk_relaxation` still bounds every schedule.
@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.instance import Instance
+from optsched.instance import Instance, Request
 from optsched.model.types import request_types
+from optsched.objective import Objective
 
 FloatArray = NDArray[np.float64]
 
@@ -28,7 +29,11 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def chunking_is_pointless(instance: Instance, policies: Collection[str] = ()) -> Verdict:
+def chunking_is_pointless(
+    instance: Instance,
+    policies: Collection[str] = (),
+    objective: Objective = Objective.MAKESPAN,
+) -> Verdict:
     """Whether some optimal schedule fills every request in one batch.
 
     Proof. Postpone all chunks of a fill to the batch that completes it. What a batch processes it
@@ -38,12 +43,22 @@ def chunking_is_pointless(instance: Instance, policies: Collection[str] = ()) ->
     p_sq (2S-1) <= d_kv (S-1) + d_req. A batch that is left empty is dropped, which needs
     alpha >= 0; a request evicted in it that would be refilled in the very next batch decodes
     there instead, which costs no more if no refill is cheaper than its decode and d0 <= alpha.
+
+    So the work up to the end of any batch is no more than it was, and offline no batch ends later,
+    while every token is generated in the batch that generated it before. Hence makespan, mean and
+    max latency, mean TTFT and the TTFT and latency of every request are no worse, all at once; but
+    first token and end may move by different amounts, so nothing is claimed for a TPOT SLO. With
+    arrivals the work that is postponed may have been done while there was nothing else to do.
     """
     limits, cost = instance.limits, instance.cost
     if "no-chunk" in policies:
         return Verdict(True, "policy no-chunk forbids to split fills")
+    if "nonpreemptive" in policies:
+        return Verdict(True, "policy nonpreemptive fills every request in one batch")
     if not _offline(instance):
         return Verdict(False, "with arrivals or calls a chunk can use time that is idle")
+    if objective is Objective.GOODPUT and any(_paced(request) for request in instance.requests):
+        return Verdict(False, "a TPOT SLO: chunks can delay a first token more than the end")
     if limits.kv_tokens > limits.fill_tokens:
         return Verdict(
             False, f"M = {limits.kv_tokens} exceeds min(C, P) = {limits.fill_tokens}, which "
@@ -78,14 +93,19 @@ def chunking_is_pointless(instance: Instance, policies: Collection[str] = ()) ->
     )  # fmt: skip
 
 
-def chunking_is_exact(instance: Instance, policies: Collection[str] = ()) -> Verdict:
+def chunking_is_exact(
+    instance: Instance,
+    policies: Collection[str] = (),
+    objective: Objective = Objective.MAKESPAN,
+) -> Verdict:
     """Whether the chunked network formulation contains an optimal schedule and prices it right.
 
     The conditions are those of the exchange in :mod:`optsched.model.partial_fills`.
     """
     limits, cost = instance.limits, instance.cost
-    if not _offline(instance):
-        return Verdict(False, "the network formulation covers offline requests without calls")
+    covered = _chunks_are_covered(instance, objective)
+    if not covered.holds:
+        return covered
     if "no-hold" in policies:
         return Verdict(False, "policy no-hold: requests that are filled early must hold")
     if cost.p_kv > 0 or cost.p_req > 0:
@@ -116,7 +136,8 @@ def chunking_is_exact(instance: Instance, policies: Collection[str] = ()) -> Ver
 
 
 def chunk_relaxation(instance: Instance) -> Instance:
-    """An instance whose chunked network optimum is at most the makespan of any schedule.
+    """An instance whose chunked network optimum is at most the makespan of any schedule (offline
+    also its max latency).
 
     Pages of one token, no ``batch_requests``, p_kv = 0, p_sq = min(p_sq, p_mc / 2) and
     p_mc = 2 p_sq. p0 and p_req stay: the exchange keeps which batches prefill, and the program
@@ -132,17 +153,39 @@ def chunk_relaxation(instance: Instance) -> Instance:
     return msgspec.structs.replace(instance, cost=cost, limits=limits)
 
 
-def relaxation_is_valid(instance: Instance, policies: Collection[str] = ()) -> Verdict:
+def relaxation_is_valid(
+    instance: Instance,
+    policies: Collection[str] = (),
+    objective: Objective = Objective.MAKESPAN,
+) -> Verdict:
     """Whether the chunked program of :func:`chunk_relaxation` bounds every schedule.
 
-    ``no-hold`` and ``no-chunk`` must be left out of its policies (fewer restrictions, still a
-    bound); then only an evicted partial fill can break the exchange.
+    ``no-hold``, ``no-chunk`` and ``nonpreemptive`` must be left out of its policies (fewer
+    restrictions, still a bound); then only an evicted partial fill can break the exchange.
     """
-    if not _offline(instance):
-        return Verdict(False, "the network formulation covers offline requests without calls")
+    covered = _chunks_are_covered(instance, objective)
+    if not covered.holds:
+        return covered
     if "no-evict" not in policies and not _refills_are_dearer(chunk_relaxation(instance), 0.0):
         return Verdict(False, "some refill is cheaper than the decode that it replaces")
     return Verdict(True, "one partial fill per class suffices where chunks cost nothing")
+
+
+def _chunks_are_covered(instance: Instance, objective: Objective) -> Verdict:
+    """The network charges a fill in the batch that completes it, whenever its chunks were
+    processed: right in total, offline, but not for what happens in between."""
+    if not _offline(instance):
+        return Verdict(False, "the network formulation chunks offline requests without calls only")
+    if objective not in (Objective.MAKESPAN, Objective.MAX_LATENCY):
+        return Verdict(
+            False, f"for {objective.value} it matters when in a fill its chunks are processed, "
+            "which the network formulation does not say",
+        )  # fmt: skip
+    return Verdict(True, "")
+
+
+def _paced(request: Request) -> bool:
+    return request.tpot_slo_s is not None and request.output_tokens > 1 and request.weight > 0
 
 
 def _offline(instance: Instance) -> bool:

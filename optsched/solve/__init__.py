@@ -1,6 +1,7 @@
 """The only wiring: everything below comes together here."""
 
-from optsched.solve.compare import Candidate, Comparison, assess, compare, evaluate
+from optsched.solve.candidate import Candidate, assess, evaluate
+from optsched.solve.compare import Comparison, compare
 from optsched.solve.search import SolveOptions
 from optsched.solve.solve import solve
 

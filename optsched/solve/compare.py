@@ -1,85 +1,57 @@
-"""Schedulers side by side, and how far each is above the bound."""
+"""Schedulers side by side, and how far each is from the bound, by every objective."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from optsched.bounds import BestBound, Bound, best_bound
-from optsched.check import require_valid
 from optsched.errors import OptschedError
 from optsched.instance import Instance
+from optsched.objective import Objective
 from optsched.result import relative_gap
-from optsched.schedule import Schedule
-from optsched.simulate import Metrics, measure, simulate
+from optsched.solve.candidate import Candidate, assess, best_of, evaluate
+from optsched.solve.known import known_schedules
+from optsched.solve.proven import Proven, prove
 from optsched.warmstart import scheduler, schedulers
-from optsched.warmstart.portfolio import PORTFOLIO
-
-# Asked for the best schedule known even when the user asks for others: quickly, the rules that were
-# never far behind; else the portfolio of all of them.
-_KNOWN = {"quick": ("mc-fcfs", "infermax", "sarathi-pc-ef"), "normal": (PORTFOLIO,)}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Candidate:
-    """A valid schedule, where it comes from, its makespan and metrics, and the time it took."""
-
-    name: str
-    schedule: Schedule
-    value: float
-    metrics: Metrics
-    wall_s: float
+from optsched.warmstart.portfolio import StoppedEarly
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
-    """Candidates in the order asked for, the best schedule known, and the bound.
+    """Candidates in the order asked for, the best schedule known, and the bounds.
 
-    ``failures`` holds what schedulers that were asked for failed with.
-    ``finished`` is False if the comparison was interrupted; what it holds is valid all the same.
+    Parameters
+    ----------
+    objective : Objective
+        What ``best`` is the best by.
+    proven : dict of Objective to Proven
+        Bounds of every objective: of ``objective`` with the effort asked for, of others quick.
+    failures : tuple of OptschedError
+        What schedulers that were asked for failed with.
+    finished : bool
+        False if the comparison was interrupted; what it holds is valid all the same.
     """
 
+    objective: Objective
     candidates: tuple[Candidate, ...]
     best: Candidate | None
-    proven: BestBound
+    proven: Mapping[Objective, Proven]
     wall_s: float
     finished: bool
     failures: tuple[OptschedError, ...] = ()
 
     @property
-    def bound(self) -> Bound:
-        """The best bound."""
-        return self.proven.bound
+    def bound(self) -> Proven:
+        """The bound of the objective."""
+        return self.proven[self.objective]
 
-    def above_bound(self, candidate: Candidate) -> float | None:
-        """(value - bound) / bound."""
-        return relative_gap(candidate.value, self.bound.value_s)
-
-
-def assess(instance: Instance, schedule: Schedule, name: str, wall_s: float = 0.0) -> Candidate:
-    """Candidate of a schedule, checked and timed.
-
-    Raises
-    ------
-    ScheduleError
-        The schedule breaks a rule.
-    """
-    require_valid(instance, schedule)
-    trace = simulate(instance, schedule)
-    metrics = measure(instance, schedule, trace)
-    return Candidate(
-        name=name, schedule=schedule, value=trace.makespan_s, metrics=metrics, wall_s=wall_s
-    )
-
-
-def evaluate(instance: Instance, name: str) -> Candidate:
-    """Run the scheduler ``name`` (or ``file.py:function``); raises as :func:`assess`."""
-    rule = scheduler(name)
-    begin = time.perf_counter()
-    schedule = rule(instance)
-    wall_s = time.perf_counter() - begin
-    return assess(instance, schedule, name, wall_s)
+    def gap(self, candidate: Candidate, objective: Objective | None = None) -> float | None:
+        """How far a candidate is from the bound, see :func:`optsched.result.relative_gap`."""
+        by = objective or self.objective
+        if by not in self.proven:
+            return None
+        return relative_gap(candidate.values[by], self.proven[by].value, by)
 
 
 def expand(names: Iterable[str]) -> list[str]:
@@ -92,6 +64,7 @@ def compare(
     instance: Instance,
     names: Iterable[str],
     *,
+    objective: Objective = Objective.MAKESPAN,
     given: Iterable[Candidate] = (),
     effort: str = "normal",
     time_limit_s: float | None = None,
@@ -100,12 +73,14 @@ def compare(
     """Evaluate the schedulers ``names`` beside the ``given`` candidates, and bound ``instance``.
 
     The best schedule known is the best of those and, by ``effort``, of a few quick rules or of
-    the portfolio ``best``. A keyboard interrupt ends the comparison with what there is by then.
+    every one that is known to be good for the objective. A keyboard interrupt ends the comparison
+    with what there is by then.
 
     Parameters
     ----------
     effort, time_limit_s
-        Of the bound, see :func:`optsched.bounds.best_bound`.
+        Of the bound, see :func:`optsched.bounds.best_bound`; as much time again for a scheduler
+        that tries many schedules.
     report : callable
         Told what is being done now.
     """
@@ -114,27 +89,37 @@ def compare(
     for name in asked:
         scheduler(name)  # an unknown name is refused before anything is run
     report("bound")
-    proven = best_bound(instance, effort="quick")
+    proven = {objective: prove(instance, objective, effort="quick")}
     found = {candidate.name: candidate for candidate in given}
     shown = list(found)
-    known = () if instance.has_calls else _KNOWN.get(effort, _KNOWN["normal"])
     finished, failures = True, []
     try:
-        for name in dict.fromkeys([*asked, *known]):
+        for name in dict.fromkeys([*asked, *known_schedules(instance, objective, effort)]):
             report(f"scheduler {name}")
             try:
-                found[name] = evaluate(instance, name)
+                found[name] = evaluate(instance, name, time_limit_s)
             except OptschedError as error:
                 failures.append(error)
-        least = min((candidate.value for candidate in found.values()), default=None)
+            except StoppedEarly as stopped:
+                found[name] = assess(instance, stopped.schedule, name)
+                raise
+        best = best_of(found.values(), objective)
         report(f"bound, {effort} effort")
-        proven = best_bound(instance, effort=effort, time_limit_s=time_limit_s, target_s=least)
+        proven[objective] = prove(
+            instance, objective, effort=effort, time_limit_s=time_limit_s,
+            target=best.values[objective] if best else None,
+        )  # fmt: skip
+        for other in Objective:
+            if other is not objective:
+                report(f"bound on {other.value}")
+                proven[other] = prove(instance, other, effort="quick")
     except KeyboardInterrupt:
         finished = False
     shown += [name for name in asked if name in found]
     return Comparison(
+        objective=objective,
         candidates=tuple(found[name] for name in shown),
-        best=min(found.values(), key=lambda candidate: candidate.value, default=None),
+        best=best_of(found.values(), objective),
         proven=proven,
         wall_s=time.perf_counter() - begin,
         finished=finished,

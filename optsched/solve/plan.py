@@ -7,17 +7,26 @@ from dataclasses import dataclass
 
 from optsched.errors import UnknownNameError, UnsupportedError
 from optsched.instance import Instance
-from optsched.model.scope import chunking_is_exact, chunking_is_pointless, relaxation_is_valid
-from optsched.model.types import request_types
+from optsched.model.network import estimated_columns
+from optsched.model.scope import (
+    Verdict,
+    chunking_is_exact,
+    chunking_is_pointless,
+    relaxation_is_valid,
+)
+from optsched.objective import Objective
 from optsched.result import ALL_SCHEDULES
 
 FORMULATIONS = ("auto", "network", "compact", "none")
-POLICIES = ("no-evict", "no-chunk", "no-hybrid", "no-hold")
+POLICIES = (
+    "no-evict", "no-chunk", "no-hybrid", "no-hold", "no-swap", "fcfs", "nonpreemptive",
+)  # fmt: skip
+_IMPLIED = {"nonpreemptive": ("no-evict", "no-chunk", "no-hold")}
 UNCHUNKED = "unchunked schedules"
 
 # Above these sizes a root relaxation alone takes longer than most are willing to wait; the
 # schedulers and the combinatorial bounds then do better.
-MOST_NETWORK_ARCS = 400_000
+MOST_NETWORK_COLUMNS = 400_000
 MOST_COMPACT_STEPS = 20_000
 
 
@@ -63,12 +72,34 @@ class Plan:
     scope: str
 
 
-def plan(instance: Instance, formulation: str, policies: Collection[str]) -> Plan:
+def with_implied(policies: Collection[str]) -> frozenset[str]:
+    """The policies and those that they imply.
+
+    Raises
+    ------
+    UnknownNameError
+        An unknown policy.
+    """
+    for policy in policies:
+        if policy not in POLICIES:
+            raise UnknownNameError("policy", policy, POLICIES)
+    return frozenset(policies).union(*(_IMPLIED.get(policy, ()) for policy in policies))
+
+
+def plan(
+    instance: Instance, formulation: str, policies: Collection[str],
+    objective: Objective = Objective.MAKESPAN, *, limited: Collection[Objective] = (),
+) -> Plan:  # fmt: skip
     """Stages for ``instance``.
 
     ``auto`` takes the network formulation wherever that is exact, because it is by far the
     stronger one; where chunking may pay and its prices are not zero, the network formulation with
     free chunks gives a bound, the one without chunks a schedule, and the compact one is exact.
+
+    Parameters
+    ----------
+    limited : collection of Objective
+        Other objectives that have a limit.
 
     Raises
     ------
@@ -79,13 +110,13 @@ def plan(instance: Instance, formulation: str, policies: Collection[str]) -> Pla
     """
     if formulation not in FORMULATIONS:
         raise UnknownNameError("formulation", formulation, FORMULATIONS)
-    for policy in policies:
-        if policy not in POLICIES:
-            raise UnknownNameError("policy", policy, POLICIES)
+    policies = with_implied(policies)
     scope = ALL_SCHEDULES
+    if objective.maximised:
+        scope += " that never wait deliberately"
     if policies:
-        scope = f"all schedules under {', '.join(sorted(policies))}"
-    missing = _not_covered(instance)
+        scope += f" under {', '.join(sorted(policies))}"
+    missing = _not_covered(instance, policies)
     if formulation == "none" or missing:
         if formulation in ("network", "compact"):
             raise UnsupportedError(
@@ -94,47 +125,55 @@ def plan(instance: Instance, formulation: str, policies: Collection[str]) -> Pla
             )
         reason = f"no formulation covers {missing} yet" if missing else "none was asked for"
         return Plan(stages=(), reason=reason, scope=scope)
-    return _offline_plan(instance, formulation, policies, scope)
+    if formulation == "compact":
+        compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
+        return Plan(stages=(compact,), reason="compact, as asked for: it is complete", scope=scope)
+    return _plan(instance, formulation, policies, objective, limited, scope)
 
 
-def _not_covered(instance: Instance) -> str | None:
+def _not_covered(instance: Instance, policies: Collection[str]) -> str | None:
     if instance.has_calls:
         return "calls"
-    if not instance.offline:
-        return "arrivals"
-    if instance.limits.host_kv_tokens:
+    if instance.limits.host_kv_tokens and "no-swap" not in policies:
         return "swapping (host_kv_tokens > 0)"
     return None
 
 
-def _offline_plan(
-    instance: Instance, formulation: str, policies: Collection[str], scope: str
-) -> Plan:
-    compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
-    if formulation == "compact":
-        return Plan(stages=(compact,), reason="compact, as asked for: it is complete", scope=scope)
+def _plan(
+    instance: Instance, formulation: str, policies: Collection[str], objective: Objective,
+    limited: Collection[Objective], scope: str,
+) -> Plan:  # fmt: skip
     batches = _batches(instance)
-    large = network_arcs(instance, batches) > MOST_NETWORK_ARCS and formulation == "auto"
+    size = estimated_columns(
+        instance, batches, policies=policies, objective=objective,
+        at_most=dict.fromkeys(limited, 0.0),
+    )  # fmt: skip
+    large = size > MOST_NETWORK_COLUMNS and formulation == "auto"
     small = compact_steps(instance, batches) <= MOST_COMPACT_STEPS
-    pointless = chunking_is_pointless(instance, policies)
-    exact = chunking_is_exact(instance, policies)
+    verdicts = [chunking_is_pointless(instance, policies, each) for each in (objective, *limited)]
+    # What is postponed leaves every objective no worse, all at once.
+    pointless = next((verdict for verdict in verdicts if not verdict.holds), verdicts[0])
+    exact = chunking_is_exact(instance, policies, objective)
+    relaxable = relaxation_is_valid(instance, policies, objective)
+    if limited:
+        exact = relaxable = Verdict(False, "other objectives are limited")
+    stages: tuple[Stage, ...]
     if pointless.holds or exact.holds:
         chunking = not pointless.holds
         claim = exact if chunking else pointless
-        stages: tuple[Stage, ...] = (
-            Stage(formulation="network", chunking=chunking, relaxed=False, scope=scope),
-        )
+        stages = (Stage(formulation="network", chunking=chunking, relaxed=False, scope=scope),)
         reason = f"network, exact {'with' if chunking else 'without'} chunks: {claim.reason}"
     else:
         stages = (Stage(formulation="network", chunking=False, relaxed=False, scope=UNCHUNKED),)
         reason = f"network without chunks for a schedule ({pointless.reason})"
-        if relaxation_is_valid(instance, policies).holds:
+        if relaxable.holds:
             free = Stage(formulation="network", chunking=True, relaxed=True, scope=scope)
             stages = (free, *stages)
             reason = "network with free chunks for the bound, " + reason
     if large:
         stages, reason = (), "too large for a formulation: schedulers and bounds only"
     elif stages[-1].scope == UNCHUNKED and formulation == "auto" and small:
+        compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
         stages, reason = (*stages, compact), f"{reason}, compact because it is complete"
     return Plan(stages=stages, reason=reason, scope=scope)
 
@@ -146,12 +185,6 @@ def _batches(instance: Instance) -> int:
     area = int((output * prompt + output * (output - 1) // 2).sum()) // limits.kv_tokens
     tokens = int(instance.final_tokens.sum()) // limits.batch_tokens
     return max(area, tokens, int(output.max())) + 1
-
-
-def network_arcs(instance: Instance, batches: int) -> int:
-    """About how many arcs the network formulation has: fill, decode, hold and wait or evict for
-    every type, number of generated tokens and batch."""
-    return 4 * batches * sum(kind.output_tokens for kind in request_types(instance))
 
 
 def compact_steps(instance: Instance, batches: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,23 +13,27 @@ from optsched.constraints import compact, network
 from optsched.errors import OptschedError, SolverError, UnsupportedError
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
-from optsched.model.horizon import most_batches
+from optsched.model.horizon import batch_horizon
 from optsched.model.milp import Block, Milp
-from optsched.model.network import NetworkVariables, bounding_variables
+from optsched.model.network import NetworkVariables, bounding_variables, estimated_columns
+from optsched.objective import Objective
+from optsched.result import OPTIMAL_GAP
 from optsched.schedule import Kind, Schedule
 from optsched.solve.plan import (
     MOST_COMPACT_STEPS,
-    MOST_NETWORK_ARCS,
+    MOST_NETWORK_COLUMNS,
     UNCHUNKED,
     Stage,
     compact_steps,
-    network_arcs,
 )
 from optsched.solve.search import Search
 from optsched.solvers.interrupted import unless_interrupted
 from optsched.solvers.lp import solve_lp
 
 FloatArray = NDArray[np.float64]
+# No better schedule has more batches than these objectives' values allow; after a first token or
+# an SLO that is met a schedule may go on for long.
+_SETTLED_BY_THE_END = (Objective.MAKESPAN, Objective.MEAN_LATENCY, Objective.MAX_LATENCY)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,32 +47,71 @@ class Program:
         relaxation.
     milp : Milp
         The rows; ``separate`` gives further ones that a fractional point breaks.
-    cutoff_s : float
-        Makespan of a known schedule of the stage's class. The horizon holds every schedule that
-        is at most as long, so the program's optimum or this, whichever is less, is a bound.
+    cutoff : float
+        Cost of a known schedule of the stage's class, or of the target if that is less; infinite
+        without either. The horizon holds an optimal one of those that cost at most this, so the
+        program's optimum or this, whichever is less, is a bound.
     start : float array or None
         A feasible point to start from.
-    decode : callable
-        Point to schedule.
+    decode, encode : callable
+        Point to schedule, and back; ``encode`` raises for one outside the program's class.
     """
 
     priced: Instance
     milp: Milp
-    cutoff_s: float
+    cutoff: float
     start: FloatArray | None
     decode: Callable[[FloatArray], Schedule]
+    encode: Callable[[Schedule], FloatArray]
     separate: Callable[[FloatArray], Block | None] | None
 
 
 def program(search: Search, stage: Stage) -> Program:
-    """The program of ``stage``; raises :class:`UnsupportedError` if no schedule is known."""
-    known = [(c.value, c.schedule) for c in search.candidates]
+    """The program of ``stage``.
+
+    Raises
+    ------
+    UnsupportedError
+        It would be too large, or no schedule is known that limits the number of batches.
+    """
+    known = [(c.values[search.objective], c.schedule) for c in search.candidates]
     if stage.scope == UNCHUNKED:
         known = [(value, s) for value, s in known if is_unchunked(search.instance, s)]
-    if not known:
-        raise UnsupportedError("no schedule of this class is known, so there is no horizon")
     build = _compact if stage.formulation == "compact" else _network
     return build(search, stage, known)
+
+
+def _cutoff(search: Search, known: Sequence[tuple[float, Schedule]]) -> float:
+    """Cost above which schedules do not matter."""
+    cutoff = search.cost(known[0][0]) if known else math.inf
+    target = search.options.target
+    if target is None:
+        return cutoff
+    # Beyond what counts as a proof that the target cannot be reached.
+    margin = 2 * OPTIMAL_GAP * abs(target)
+    if search.objective.maximised:
+        weights = [request.weight for request in search.instance.requests if request.weight]
+        margin = max(margin, min(weights, default=0.0) / 2)
+    return min(cutoff, search.cost(target) + margin)
+
+
+def _most_batches(search: Search, stage: Stage, cutoff: float) -> int:
+    """Batches that hold an optimal schedule of those that cost at most ``cutoff``.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such number.
+    """
+    worst = 0.0 if search.objective.maximised else math.inf
+    horizon = batch_horizon(
+        search.instance, search.objective, search.cost(cutoff) if cutoff < math.inf else worst,
+        unchunked=stage.formulation == "network" and not stage.chunking,
+        policies=search.policies, at_most=search.options.subject_to,
+    )  # fmt: skip
+    if not horizon.rigorous:
+        raise UnsupportedError(f"no horizon holds every schedule: {horizon.reason}")
+    return horizon.batches
 
 
 def is_unchunked(instance: Instance, schedule: Schedule) -> bool:
@@ -81,40 +125,63 @@ def is_unchunked(instance: Instance, schedule: Schedule) -> bool:
 
 
 def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
-    instance, policies = search.instance, search.options.policies
-    cutoff = known[0][0]
-    most = most_batches(instance, cutoff)
-    _require_size("network", network_arcs(instance, most), MOST_NETWORK_ARCS, most)
+    instance, policies, objective = search.instance, search.policies, search.objective
+    cutoff = _cutoff(search, known)
+    most = late = _most_batches(search, stage, cutoff)
+    size = estimated_columns(
+        instance, most, policies=policies, objective=objective, at_most=search.options.subject_to
+    )
+    _require_size("network", size, MOST_NETWORK_COLUMNS, most)
     least = min(search.least_batches, most)
     if stage.relaxed:
         # The number of batches stays limited by the instance's own prices.
         variables = bounding_variables(instance, least=least, most=most, policies=policies)
     else:
+        if objective in _SETTLED_BY_THE_END and cutoff < math.inf and _has_clock(search):
+            limits = {**search.options.subject_to, objective: cutoff}
+            wide = NetworkVariables(
+                instance, least=least, most=most, chunking=stage.chunking, policies=policies,
+                objective=objective, at_most=limits,
+            )  # fmt: skip
+            most, late = network.most_used(wide, _relaxation_bound)
         variables = NetworkVariables(
-            instance, least=least, most=most, chunking=stage.chunking, policies=policies
-        )
+            instance, least=min(least, most), most=most, most_late=late, chunking=stage.chunking,
+            policies=policies, objective=objective, at_most=search.options.subject_to,
+        )  # fmt: skip
     hull = network.Hull(variables.instance, _relaxation_point)
     return Program(
         priced=variables.instance,
         milp=network.build(variables),
-        cutoff_s=cutoff,
+        cutoff=cutoff,
         start=_start(search, variables.encode, known),
         decode=variables.decode,
+        encode=variables.encode,
         separate=lambda point: hull.separate(variables, point),
     )
 
 
+def _has_clock(search: Search) -> bool:
+    """Whether batches have times in the program: then a shorter horizon is worth its price."""
+    makespan = search.objective is Objective.MAKESPAN and not search.options.subject_to
+    return not (search.instance.offline and makespan)
+
+
 def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
-    instance, cutoff = search.instance, known[0][0]
-    most = most_batches(instance, cutoff)
+    instance, cutoff = search.instance, _cutoff(search, known)
+    most = _most_batches(search, stage, cutoff)
     _require_size("compact", compact_steps(instance, most), MOST_COMPACT_STEPS, most)
-    variables = CompactVariables(instance, most, search.options.policies)
+    variables = CompactVariables(
+        instance, most, sorted(search.policies), objective=search.objective,
+        at_most=search.options.subject_to,
+        cutoff=search.cost(cutoff) if cutoff < math.inf else None,
+    )  # fmt: skip
     return Program(
         priced=instance,
         milp=compact.build(variables),
-        cutoff_s=cutoff,
+        cutoff=cutoff,
         start=_start(search, variables.encode, known),
         decode=variables.decode,
+        encode=variables.encode,
         separate=None,
     )
 
@@ -142,6 +209,10 @@ def _start(
         except OptschedError:
             continue  # outside the class; a worse one may be inside
     return None
+
+
+def _relaxation_bound(milp: Milp) -> float | None:
+    return unless_interrupted(solve_lp(milp)).bound
 
 
 def _relaxation_point(milp: Milp) -> FloatArray:

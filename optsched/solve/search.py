@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optsched.bounds import BestBound
 from optsched.check import check
 from optsched.instance import Instance
+from optsched.objective import Objective
 from optsched.result import OPTIMAL_GAP, Step, relative_gap
-from optsched.solve.compare import Candidate
+from optsched.solve.candidate import Candidate
+from optsched.solve.proven import Proven
+from optsched.solve.units import attainable, cost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +22,16 @@ class SolveOptions:
 
     Parameters
     ----------
+    objective : Objective
+        What to minimise, or for ``goodput`` maximise.
+    then : Objective or None
+        Second objective, over the schedules that are as good as the best one found.
+    target : float or None
+        Only answer whether a schedule is at most (``goodput``: at least) this good.
+    asked : str
+        The target as the user put it.
+    subject_to : mapping of Objective to float
+        Other objectives that must be at most (``goodput``: at least) this.
     policies : tuple of str
         Restrictions that every schedule must obey.
     formulation : str
@@ -44,6 +56,11 @@ class SolveOptions:
         Write the proof of the best bound that needs no formulation here.
     """
 
+    objective: Objective = Objective.MAKESPAN
+    then: Objective | None = None
+    target: float | None = None
+    asked: str = ""
+    subject_to: Mapping[Objective, float] = field(default_factory=dict)
     policies: tuple[str, ...] = ()
     formulation: str = "auto"
     solver: str = "highs"
@@ -61,22 +78,39 @@ class SolveOptions:
 class Search:
     """State of one solve; the best value and the bound only ever improve.
 
-    ``proven`` is the best bound that a certificate can be written for, ``scope`` the class of
-    schedules that ``bound`` holds for, ``least_batches`` a number of batches that all have.
+    Parameters
+    ----------
+    policies : frozenset of str
+        Those asked for and what they imply.
+    proven : Proven or None
+        The best bound that a certificate can be written for.
+    scope : str
+        The class of schedules that ``bound`` holds for.
+    least_batches : int
+        A number of batches that all schedules have.
+    value, bound
+        In the objective's unit.
     """
 
     instance: Instance
     options: SolveOptions
+    policies: frozenset[str]
     scope: str
     deadline: float
     report: Callable[[str], None]
-    proven: BestBound | None = None
+    proven: Proven | None = None
     least_batches: int = 1
     interrupted: bool = False
+    infeasible: bool = False
     candidates: list[Candidate] = field(default_factory=list)
     bound: float | None = None
     proof: str | None = None
     steps: list[Step] = field(default_factory=list)
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised or maximised."""
+        return self.options.objective
 
     @property
     def best(self) -> Candidate | None:
@@ -85,22 +119,34 @@ class Search:
 
     @property
     def value(self) -> float | None:
-        """Makespan of the best schedule."""
-        return self.candidates[0].value if self.candidates else None
-
-    @property
-    def proven_s(self) -> float:
-        """The best bound that a certificate can be written for, in seconds."""
-        return self.proven.bound.value_s if self.proven else 0.0
+        """Objective of the best schedule."""
+        return self.candidates[0].values[self.objective] if self.candidates else None
 
     @property
     def gap(self) -> float | None:
         """Gap between the best schedule and the bound over all of them."""
-        return relative_gap(self.value, self.bound)
+        return relative_gap(self.value, self.bound, self.objective)
+
+    @property
+    def answer(self) -> str:
+        """``yes`` or ``no`` if the target is settled, else ``unknown``.
+
+        A bound that exceeds the target by rounding alone is no proof.
+        """
+        target = self.options.target
+        if target is None:
+            return "unknown"
+        if self.value is not None and not self.objective.better(target, self.value):
+            return "yes"
+        if self.bound is None or not self.objective.better(target, self.bound):
+            return "unknown"
+        return "no" if abs(self.bound - target) > OPTIMAL_GAP * abs(target) else "unknown"
 
     @property
     def closed(self) -> bool:
-        """Whether the gap is as small as was asked for."""
+        """Whether the gap is as small as was asked for, or the target settled."""
+        if self.options.target is not None and self.answer != "unknown":
+            return True
         return self.gap is not None and self.gap <= max(self.options.relative_gap, OPTIMAL_GAP)
 
     @property
@@ -108,16 +154,24 @@ class Search:
         """Seconds until the time limit."""
         return self.deadline - time.monotonic()
 
+    def cost(self, value: float) -> float:
+        """What a program minimises, see :func:`optsched.solve.units.cost`; its own inverse."""
+        return cost(self.instance, self.objective, value)
+
     def offer(self, candidate: Candidate) -> None:
-        """Keep a candidate, whose rules have been checked, if it obeys the policies as well."""
-        policies = self.options.policies
-        if not policies or not check(self.instance, candidate.schedule, policies=policies):
-            self.candidates.append(candidate)
-            self.candidates.sort(key=lambda c: c.value)
+        """Keep a candidate, whose rules have been checked, if it obeys policies and limits."""
+        if self.policies and check(self.instance, candidate.schedule, policies=self.policies):
+            return
+        for other, limit in self.options.subject_to.items():
+            if other.better(limit, candidate.values[other]):
+                return
+        self.candidates.append(candidate)
+        self.candidates.sort(key=lambda c: self.cost(c.values[self.objective]))
 
     def prove(self, bound: float, proof: str) -> None:
         """Take a bound over all schedules that obey the policies."""
-        if self.bound is None or bound > self.bound:
+        bound = attainable(self.instance, self.objective, bound)
+        if self.bound is None or self.objective.better(self.bound, bound):
             self.bound, self.proof = bound, proof
 
     def record(
@@ -140,13 +194,16 @@ class Search:
 
     def tell(self, what: str, value: float | None = None, bound: float | None = None) -> None:
         """Show what is being done, with the best of ``value``, ``bound`` and what is known."""
-        values = [v for v in (value, self.value) if v is not None]
-        bounds = [b for b in (bound, self.bound) if b is not None]
-        best, proven = min(values, default=None), max(bounds, default=None)
-        # What a solver says on its way is shown, not judged.
-        gap = None if best is None or not proven else max(0.0, best / proven - 1)
+        values = [self.cost(v) for v in (value, self.value) if v is not None]
+        bounds = [self.cost(b) for b in (bound, self.bound) if b is not None]
+        best = self.cost(min(values)) if values else None
+        proven = self.cost(max(bounds)) if bounds else None
+        unit = self.objective.unit
         parts = [what]
-        parts += [] if best is None else [f"value {best:.7g} s"]
-        parts += [] if proven is None else [f"bound {proven:.7g} s"]
-        parts += [] if gap is None else [f"gap {100 * gap:.3f} %"]
+        parts += [] if best is None else [f"value {best:.7g} {unit}"]
+        parts += [] if proven is None else [f"bound {proven:.7g} {unit}"]
+        if best and proven:
+            # What a solver says on its way is shown, not judged.
+            gap = abs(best - proven) / min(best, proven)
+            parts.append(f"gap {100 * gap:.3f} %")
         self.report("  ".join(parts))

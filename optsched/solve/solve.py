@@ -5,28 +5,35 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
+import msgspec
+
 from optsched import __version__
-from optsched.bounds import best_bound, certificate_of
+from optsched.bounds import lower_bound
 from optsched.errors import OptschedError, UnsupportedError
 from optsched.instance import Instance, require_feasible
 from optsched.io import write_certificate
-from optsched.result import OPTIMAL_GAP, Result
-from optsched.solve.compare import Candidate, assess, evaluate
-from optsched.solve.plan import Plan, plan
+from optsched.result import OPTIMAL_GAP, Result, Target, Tie
+from optsched.solve.candidate import Candidate, assess, evaluate
+from optsched.solve.known import known_schedules
+from optsched.solve.plan import Plan, plan, with_implied
 from optsched.solve.program import program
+from optsched.solve.proven import Proven, prove
 from optsched.solve.search import Search, SolveOptions
 from optsched.solve.stage import run_stage
 from optsched.solvers import require_solver
 from optsched.solvers.outcome import require_threads
 from optsched.solvers.write import write_model
 from optsched.warmstart import scheduler
-from optsched.warmstart.portfolio import PORTFOLIO
+from optsched.warmstart.portfolio import StoppedEarly
 from optsched.warmstart.serial import serial
 from optsched.warmstart.table import RULES
 
+_LEAST_TIE_S = 1.0  # for the second objective, however long the first one took
+_SCHEDULERS_SHARE = 0.5  # of the time left, for one that tries many schedules
 _PRICED_SHARE = 0.1  # of the time, where a formulation comes after the priced bounds
 
 
@@ -41,8 +48,9 @@ def solve(
 
     Schedulers give a first schedule and the combinatorial bounds a first bound; where they do not
     meet, the formulations of :func:`~optsched.solve.plan.plan` are solved. Nothing is called
-    optimal unless the makespan of a checked and re-timed schedule meets a proven bound. A
-    keyboard interrupt ends it with the best so far.
+    optimal unless the value of a checked and re-timed schedule meets a proven bound. A
+    keyboard interrupt ends it with the best so far. With ``options.then`` what is left of the
+    time goes to the second objective, over the schedules as good as the best one found.
 
     Parameters
     ----------
@@ -62,15 +70,65 @@ def solve(
     """
     options = options or SolveOptions()
     begin = time.monotonic()
+    result = _solve(instance, options, known, report)
+    if options.then is None or result.value is None or result.schedule is None:
+        return result
+    left = options.time_limit_s - (time.monotonic() - begin)
+    return _break_ties(instance, options, result, left, report)
+
+
+def _break_ties(
+    instance: Instance, options: SolveOptions, first: Result, time_limit_s: float,
+    report: Callable[[str], None],
+) -> Result:  # fmt: skip
+    """``first`` with its schedule replaced by one that the second objective prefers."""
+    assert options.then is not None
+    assert first.value is not None
+    assert first.schedule is not None
+    slack = OPTIMAL_GAP * abs(first.value) * (-1 if options.objective.maximised else 1)
+    second = _solve(
+        instance,
+        replace(
+            options, objective=options.then, then=None, target=None, certificate=None,
+            write_model=None, time_limit_s=max(time_limit_s, _LEAST_TIE_S),
+            subject_to={**options.subject_to, options.objective: first.value + slack},
+        ),
+        [assess(instance, first.schedule, first.found_by or "first")],
+        report,
+    )  # fmt: skip
+    assert second.schedule is not None
+    value = assess(instance, second.schedule, "second").values[options.objective]
+    return replace(
+        first, value=value, schedule=second.schedule, wall_s=first.wall_s + second.wall_s,
+        termination=first.termination if second.optimal else second.termination,
+        steps=(*first.steps, *(
+            msgspec.structs.replace(step, method=f"{options.then.value}: {step.method}")
+            for step in second.steps
+        )),
+        tie=Tie(
+            objective=second.objective, value=second.value, bound=second.bound, proof=second.proof
+        ),
+    )  # fmt: skip
+
+
+def _solve(
+    instance: Instance, options: SolveOptions, known: Sequence[Candidate],
+    report: Callable[[str], None],
+) -> Result:  # fmt: skip
+    begin = time.monotonic()
     # What does not exist is refused now, not after the schedulers have run.
     require_solver(options.solver)
     require_threads(options.threads)
     if options.warm_start not in ("best", "none", "given"):
         scheduler(options.warm_start)
-    chosen = plan(instance, options.formulation, options.policies)
-    require_feasible(instance, options.policies)
+    policies = with_implied(options.policies)
+    chosen = plan(
+        instance, options.formulation, policies, options.objective,
+        limited=tuple(options.subject_to),
+    )  # fmt: skip
+    require_feasible(instance, policies)
     search = Search(
-        instance=instance, options=options, scope=chosen.scope, report=report,
+        instance=instance, options=options, policies=policies, scope=chosen.scope, report=report,
         deadline=begin + options.time_limit_s,
     )  # fmt: skip
     used: list[str] = []
@@ -83,7 +141,7 @@ def solve(
         if options.write_model is not None:
             _write_model(search, chosen, options.write_model)
         for index, stage in enumerate(chosen.stages):
-            if search.closed or search.interrupted or search.remaining_s <= 0:
+            if search.closed or search.infeasible or search.interrupted or search.remaining_s <= 0:
                 break
             more = len(chosen.stages) - index - 1
             outcome = run_stage(search, stage, search.remaining_s / (2 if more else 1))
@@ -93,39 +151,52 @@ def solve(
         search.interrupted = True
         _fall_back(search)
     if options.certificate is not None and search.proven is not None:
-        write_certificate(certificate_of(instance, search.proven), options.certificate)
+        write_certificate(search.proven.certificate(instance), options.certificate)
     return _result(search, chosen, used, solver_name, time.monotonic() - begin)
 
 
 def _quick_bound(search: Search) -> None:
     begin = time.monotonic()
     search.tell("bounds")
-    search.proven = best_bound(search.instance, effort="quick")
-    bound = search.proven.bound
-    search.least_batches = bound.batches
-    search.prove(bound.value_s, bound.proof)
-    search.record(bound.proof, begin, bound=bound.value_s)
+    search.least_batches = lower_bound(search.instance).batches
+    _take(search, prove(search.instance, search.objective, effort="quick"), begin)
+
+
+def _take(search: Search, found: Proven, begin: float) -> None:
+    """Record a bound over all schedules, and keep it if it is the best so far."""
+    if search.proven is None or search.objective.better(search.proven.value, found.value):
+        search.proven = found
+    search.prove(found.value, found.proof)
+    search.record(found.proof, begin, bound=found.value)
 
 
 def _schedulers(search: Search, known: Sequence[Candidate], *, rules: bool) -> None:
     """Offer what is known and what schedulers find; ``rules`` asks for more than the portfolio."""
     begin = time.monotonic()
+    if search.closed:
+        return  # the bound alone answers the question
     for candidate in known:
         search.offer(candidate)
-    for name in _warm_starts(search.options.warm_start, search.instance, rules=rules):
+    for name in _warm_starts(search, rules=rules):
         if search.closed or search.remaining_s <= 0:
             break
         search.tell(f"scheduler {name}")
         begun = time.monotonic()
         try:
-            search.offer(evaluate(search.instance, name))
+            limit_s = _SCHEDULERS_SHARE * search.remaining_s
+            search.offer(evaluate(search.instance, name, limit_s))
+        except StoppedEarly as stopped:
+            search.offer(assess(search.instance, stopped.schedule, name))
+            raise
         except OptschedError as error:
             if search.options.warm_start != "best":
                 raise
             # One of many that fails takes nothing from the others.
             search.record(name, begun, termination="failed", note=error.message)
     _fall_back(search)
-    note = search.best.name if search.best else "none knows calls yet"
+    note = search.best.name if search.best else "none obeys every limit"
+    if search.instance.has_calls and not search.candidates:
+        note = "none knows calls yet"
     search.record("schedulers", begin, value=search.value, note=note)
 
 
@@ -136,20 +207,18 @@ def _fall_back(search: Search) -> None:
 
 
 def _priced_bound(search: Search, time_limit_s: float) -> None:
-    """The bounds whose prices a linear program finds, unless value and bound have met."""
+    """The bounds that take longer, unless value and bound have met."""
     effort = search.options.effort
     if search.closed or search.instance.has_calls or time_limit_s <= 0 or effort == "quick":
         return
     begin = time.monotonic()
     search.tell("priced bounds")
     # Of a policy's schedules only those above the bound matter, and they are longer still.
-    found = best_bound(
-        search.instance, effort=effort, time_limit_s=time_limit_s, target_s=search.value
-    )
-    if found.bound.value_s > search.proven_s:
-        search.proven = found
-        search.prove(found.bound.value_s, found.bound.proof)
-    search.record("priced bounds", begin, bound=found.bound.value_s, note=found.bound.proof)
+    found = prove(
+        search.instance, search.objective, effort=effort, time_limit_s=time_limit_s,
+        target=search.value,
+    )  # fmt: skip
+    _take(search, found, begin)
 
 
 def _write_model(search: Search, chosen: Plan, path: Path) -> None:
@@ -158,22 +227,29 @@ def _write_model(search: Search, chosen: Plan, path: Path) -> None:
     write_model(program(search, chosen.stages[0]).milp, path)
 
 
-def _warm_starts(warm_start: str, instance: Instance, *, rules: bool) -> list[str]:
+def _warm_starts(search: Search, *, rules: bool) -> list[str]:
+    warm_start = search.options.warm_start
     if warm_start in ("none", "given"):
         return []
     if warm_start != "best":
         return [warm_start]
-    if instance.has_calls:
-        return []
-    return [*(RULES if rules else ()), PORTFOLIO]
+    known = known_schedules(search.instance, search.objective, search.options.effort)
+    return list(dict.fromkeys([*(RULES if rules and known else ()), *known]))
 
 
 def _result(
     search: Search, chosen: Plan, used: list[str], solver_name: str | None, wall_s: float
 ) -> Result:
     best, options = search.best, search.options
+    target = None
+    if options.target is not None:
+        target = Target(asked=options.asked, value=options.target, answer=search.answer)
     termination = "finished"
-    if search.gap is not None and search.gap <= OPTIMAL_GAP:
+    if search.infeasible and best is None:
+        termination = "infeasible"
+    elif (target is not None and target.answer != "unknown") or (
+        search.gap is not None and search.gap <= OPTIMAL_GAP
+    ):
         pass
     elif search.closed:
         termination = "gap-reached"
@@ -184,13 +260,15 @@ def _result(
     elif search.remaining_s <= 0 or any(s.termination == "time-limit" for s in search.steps):
         termination = "time-limit"
     return Result(
-        instance=search.instance.name, digest=search.instance.digest, objective="makespan",
+        instance=search.instance.name, digest=search.instance.digest,
+        objective=options.objective.value, target=target,
         value=search.value, bound=search.bound, proof=search.proof, scope=search.scope,
         policies=options.policies, termination=termination, wall_s=wall_s,
         formulation=" + ".join(used) or None, reason=chosen.reason, solver=solver_name,
         schedule=best.schedule if best else None, found_by=best.name if best else None,
         options={
             "formulation": options.formulation, "solver": options.solver,
+            "subject_to": {other.value: limit for other, limit in options.subject_to.items()},
             "effort": options.effort,
             "time_limit_s": options.time_limit_s, "relative_gap": options.relative_gap,
             "seed": options.seed, "threads": options.threads, "warm_start": options.warm_start,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from optsched.check import check
 from optsched.errors import OptschedError, SolverError
+from optsched.model.milp import FloatArray
 from optsched.schedule import Schedule
-from optsched.simulate import simulate
-from optsched.solve.compare import assess
+from optsched.simulate import objective_value, simulate
+from optsched.solve.candidate import assess
 from optsched.solve.plan import Stage
 from optsched.solve.program import Program, program
 from optsched.solve.search import Search
+from optsched.solve.units import total_weight
 from optsched.solvers import solver
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
 from optsched.solvers.tighten import Tightened, tighten
 
-_AGREE = 1e-6  # relative difference of one makespan summed up in two ways
+_AGREE = 1e-6  # relative difference of one value summed up in two ways
 _TIGHTEN_ROUNDS = 60
 _TIGHTEN_SHARE = 1 / 3  # of the stage's time
 
@@ -41,18 +44,21 @@ def _run(search: Search, stage: Stage, time_limit_s: float, begin: float) -> Out
     search.tell(f"{stage.name}: building the program")
     ready = program(search, stage)
     tightened = _tighten(search, stage, ready, time_limit_s)
-    bound = min(tightened.bound, ready.cutoff_s) if tightened.bound is not None else None
+    bound = min(tightened.bound, ready.cutoff) if tightened.bound is not None else None
     outcome = None
-    if not tightened.interrupted and not _settled(bound, ready.cutoff_s):
+    if not tightened.interrupted and not _settled(bound, ready.cutoff):
         left = time_limit_s - (time.monotonic() - begin)
         outcome = _solve(search, stage, ready, tightened, max(left, 0.1))
     value = None
     if outcome is not None:
-        bound = _proven(outcome, ready.cutoff_s, bound)
+        bound = _proven(outcome, ready.cutoff, bound)
         value = _take_point(search, stage, ready, outcome)
     if bound is not None and stage.scope == search.scope:
         name = outcome.solver if outcome else "linear relaxation with hull rows"
-        search.prove(bound, f"{stage.name} formulation, {name}")
+        if math.isfinite(bound):
+            search.prove(search.cost(bound), f"{stage.name} formulation, {name}")
+        else:
+            search.infeasible = True
     search.interrupted |= tightened.interrupted or (
         outcome is not None and outcome.termination is Termination.INTERRUPTED
     )
@@ -60,7 +66,8 @@ def _run(search: Search, stage: Stage, time_limit_s: float, begin: float) -> Out
     if tightened.kept:
         note += f", {tightened.kept} of them hull rows"
     search.record(
-        stage.name, begin, scope=stage.scope, value=value, bound=bound, note=note,
+        stage.name, begin, scope=stage.scope, value=value, note=note,
+        bound=search.cost(bound) if bound is not None and math.isfinite(bound) else None,
         termination=outcome.termination.value if outcome else "finished",
     )  # fmt: skip
     return outcome
@@ -76,9 +83,9 @@ def _tighten(search: Search, stage: Stage, ready: Program, time_limit_s: float) 
     )  # fmt: skip
 
 
-def _settled(bound: float | None, cutoff_s: float) -> bool:
+def _settled(bound: float | None, cutoff: float) -> bool:
     """Whether the relaxation already proves that nothing better than the cutoff exists."""
-    return bound is not None and bound >= cutoff_s * (1 - 1e-9)
+    return bound is not None and bound >= cutoff * (1 - 1e-9)
 
 
 def _solve(
@@ -89,7 +96,10 @@ def _solve(
     def report(progress: Progress) -> None:
         bound = progress.bound if counts_for_all and not stage.relaxed else None
         value = progress.value if not stage.relaxed else None
-        search.tell(stage.name, value=value, bound=bound)
+        search.tell(
+            stage.name, value=None if value is None else search.cost(value),
+            bound=None if bound is None else search.cost(bound),
+        )  # fmt: skip
 
     return solver(search.options.solver)(
         tightened.milp,
@@ -101,43 +111,61 @@ def _solve(
     )  # fmt: skip
 
 
-def _proven(outcome: Outcome, cutoff_s: float, relaxation: float | None) -> float | None:
-    """Bound over the stage's class: no schedule in it is shorter."""
+def _proven(outcome: Outcome, cutoff: float, relaxation: float | None) -> float | None:
+    """Cost that no schedule of the stage's class is below; infinite if it has none."""
     if outcome.termination is Termination.INFEASIBLE:
-        return cutoff_s  # confirmed by the back end: nothing fits in the horizon
+        return cutoff  # confirmed by the back end: nothing fits in the horizon
     bounds = [b for b in (outcome.bound, relaxation) if b is not None]
-    return min(max(bounds), cutoff_s) if bounds else None
+    return min(max(bounds), cutoff) if bounds else None
 
 
 def _take_point(search: Search, stage: Stage, ready: Program, outcome: Outcome) -> float | None:
-    """Decode, check and re-time the point; offer its schedule; its makespan, if it is valid.
+    """Decode, check and re-time the point; offer its schedule; its value, if it is valid.
 
     Raises
     ------
     SolverError
-        The program's price is not the makespan: formulation and simulator contradict each other.
+        The program's price is not the schedule's cost: formulation and simulator contradict each
+        other.
     """
     if outcome.point is None:
         return None
     schedule = ready.decode(outcome.point)
-    price = ready.milp.value(outcome.point)
+    price = _price(ready, schedule, outcome.point)
     if check(search.instance, schedule):
         if stage.relaxed:
             return None  # rounded pages and limits on requests are not in the relaxation
         raise SolverError(f"{stage.name}: the decoded schedule breaks a rule: this is a bug")
-    _require_price(ready, stage, schedule, price)
+    _require_price(search, ready, stage, schedule, price)
     candidate = assess(search.instance, schedule, stage.name, outcome.wall_s)
     search.offer(candidate)
-    return candidate.value
+    return candidate.values[search.objective]
 
 
-def _require_price(ready: Program, stage: Stage, schedule: Schedule, price: float) -> None:
-    """What the program charges is what the schedule takes, or, for a relaxation, at most that."""
-    takes = simulate(ready.priced, schedule).makespan_s
-    low = price - takes > _AGREE * takes
-    high = takes - price > _AGREE * takes and not stage.relaxed
+def _price(ready: Program, schedule: Schedule, point: FloatArray) -> float:
+    """What the program charges for the schedule: a point may hold it with slack in its times."""
+    price = ready.milp.value(point)
+    try:
+        return min(price, ready.milp.value(ready.encode(schedule)))
+    except OptschedError:
+        return price  # worse than the program's cutoff
+
+
+def _require_price(
+    search: Search, ready: Program, stage: Stage, schedule: Schedule, price: float
+) -> None:
+    """What the program charges is what the schedule costs, or, for a relaxation, at most that.
+
+    An SLO that is missed by less than a solver's tolerance counts as met in the program only.
+    """
+    objective = search.objective
+    value = objective_value(ready.priced, simulate(ready.priced, schedule), objective)
+    takes = search.cost(value)
+    size = total_weight(ready.priced) if objective.maximised else takes
+    low = price - takes > _AGREE * size
+    high = takes - price > _AGREE * size and not stage.relaxed and not objective.maximised
     if low or high:
         raise SolverError(
-            f"{stage.name}: the program prices its schedule at {price!r} s, "
-            f"but it takes {takes!r} s: this is a bug"
+            f"{stage.name}: the program prices its schedule at {price!r} {objective.unit}, "
+            f"but it costs {takes!r}: this is a bug"
         )

@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 
 from optsched.bounds.certificate import certify
+from optsched.bounds.clock import certify_clock, clock_bound
 from optsched.instance import Call, Instance, Limits, Request
 from optsched.io import schema, write_certificate, write_instance
+from optsched.objective import Objective
 from tests.cli.command import optsched
 from tests.tiny import LINEAR
 
@@ -98,7 +100,7 @@ def test_the_instance_on_the_command_line_must_be_the_same(
     [
         ('"bound_s"', '"bound"', "unknown field `bound`"),
         ("optsched-certificate/1", "optsched-result/1", "expected 'optsched-certificate/1'"),
-        ('"makespan"', '"mean-latency"', "objective"),
+        ('"makespan"', '"median-latency"', "objective"),
         ('"output_tokens": 4', '"output_tokens": 0', "output_tokens"),
         ('"kv_tokens": 24,', '"kv_tokens": 24', "not valid JSON"),
     ],
@@ -109,6 +111,52 @@ def test_a_broken_file_is_an_error(certificate: Path, old: str, new: str, messag
     assert ended.code == 1
     assert message in ended.err
     assert not ended.out
+
+
+@pytest.mark.parametrize(
+    ("objective", "claim"),
+    [
+        (Objective.MEAN_LATENCY, "mean latency below"),
+        (Objective.MEAN_TTFT, "mean time to first token below"),
+        (Objective.MAX_LATENCY, "largest latency below"),
+        (Objective.GOODPUT, "weight above"),
+    ],
+)
+def test_objectives_of_the_clock(
+    instance: Instance, tmp_path: Path, objective: Objective, claim: str
+) -> None:
+    path = tmp_path / "certificate.json"
+    bound = clock_bound(instance, objective, effort="quick")
+    write_certificate(certify_clock(instance, bound), path)
+    ended = optsched("verify", path)
+    assert ended.code == 0
+    assert claim in ended.out
+    told = json.loads(optsched("verify", path, "--json").out)
+    assert (told["objective"], told["unit"]) == (objective.value, objective.unit)
+    proven, shown = Fraction(told["proven_exactly"]), Fraction(told["proven_s"])
+    assert shown >= proven if objective.maximised else shown <= proven
+    tree = json.loads(path.read_text())
+    tree["bound_s"] *= 0.99 if objective.maximised else 1.01
+    path.write_text(json.dumps(tree))
+    ended = optsched("verify", path)
+    assert ended.code == 3
+    assert "than is claimed" in ended.out
+
+
+def test_an_argument_about_another_objective_is_refuted(certificate: Path) -> None:
+    old = certificate.read_text()
+    assert old.count('"makespan"') == 1
+    certificate.write_text(old.replace('"makespan"', '"mean-ttft"'))
+    ended = optsched("verify", certificate)
+    assert ended.code == 3
+    assert "says nothing about mean-ttft" in ended.out
+
+
+def test_a_certificate_without_an_objective_is_about_the_makespan(certificate: Path) -> None:
+    tree = json.loads(certificate.read_text())
+    assert tree.pop("objective") == "makespan"
+    certificate.write_text(json.dumps(tree))
+    assert optsched("verify", certificate).code == 0
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -27,9 +27,13 @@ OPTIONS = SolverOptions(relative_gap=1e-6)
 
 
 def cases(policies: tuple[str, ...], seeds: range) -> Iterator[tuple[int, Instance, int]]:
-    """Seeds, instances that have a schedule, and one batch more than an optimal schedule needs."""
+    """Seeds, instances that have a schedule, and one batch more than an optimal schedule needs.
+    Policy ``fcfs`` is about requests that do not arrive at once."""
     for seed in seeds:
-        instance = random_instance(seed, most_requests=2, most_prompt=4, most_output=3, tight=True)
+        instance = random_instance(
+            seed, most_requests=2, most_prompt=4, most_output=3, tight=True,
+            arrivals="fcfs" in policies,
+        )  # fmt: skip
         try:
             best = optimum(instance, policies)[1]
         except InfeasibleError:
@@ -47,8 +51,10 @@ def any_point(milp: Milp, seed: int) -> FloatArray:
 
 
 def test_families_are_named_after_the_rules():
-    offline = set(CHECKED) - {"host_capacity", "arrival", "pause", "clock"}
-    assert set(RULES) == offline | (set(POLICIES) - {"no-swap"})
+    timeless = set(CHECKED) - {"host_capacity", "arrival", "pause", "clock"}
+    # Nonpreemptive is no-evict, no-chunk and no-hold together.
+    assert set(RULES) == timeless | (set(POLICIES) - {"no-swap", "nonpreemptive"})
+    assert {"arrival", "clock"} <= set(DEFINITIONS)
     assert set(FAMILIES) == {*RULES, *DEFINITIONS, *STRENGTHENING}
 
 
@@ -129,5 +135,7 @@ def test_rules_without_a_limit_have_no_rows():
     variables = CompactVariables(
         instance, most_batches(instance, simulate(instance, serial(instance)).makespan_s)
     )
-    for rule in ("prefill_tokens", "batch_requests", *POLICIES[:4]):
+    for rule in ("prefill_tokens", "batch_requests", *POLICIES[:5]):
         assert RULES[rule](instance, variables).rows == 0, rule
+    for name in ("clock", "arrival", "exact_time", "first_tokens", "phases", "limits", "skips"):
+        assert DEFINITIONS[name](instance, variables).rows == 0, name

@@ -14,6 +14,7 @@ from optsched.cost import CostModel
 from optsched.instance import Instance, Limits, Request
 from optsched.model.milp import Milp
 from optsched.model.network import NetworkVariables
+from optsched.objective import Objective
 from optsched.schedule import Kind, from_steps
 from optsched.simulate import simulate
 from optsched.solvers import solver
@@ -140,7 +141,14 @@ def test_chunking_rows_refuse(column: str, entry: int, value: int) -> None:
     assert rows.violation(point) > 0.5
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+# Families that only arrivals, objectives of the clock and conditions need.
+CLOCKED = (
+    "arrival", "at_most", "clock", "counts", "deadlines", "earliest_ends", "exact_time", "fcfs",
+    "goodput", "intervals", "left", "max_latency", "no-hold", "pace", "shares",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - set(CLOCKED)))
 def test_families_bear_the_names_of_their_blocks(name: str) -> None:
     instance = _instance(
         [(4, 2), (3, 2)], CostModel(pieces=((1.0, 0.0), (0.5, 0.25)), d0=0.5), kv_tokens=8,
@@ -152,6 +160,30 @@ def test_families_bear_the_names_of_their_blocks(name: str) -> None:
     assert block.rows > 0
     assert block.starts[-1] == block.columns.size
     assert block.columns.max() < variables.columns
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_families_of_the_clock_bear_the_names_of_their_blocks(name: str) -> None:
+    requests = tuple(
+        Request(
+            id=f"r{i}", prompt_tokens=3, output_tokens=2, arrival_s=0.5 * i, ttft_slo_s=4.0,
+            tpot_slo_s=2.0, latency_slo_s=6.0,
+        )
+        for i in range(3)
+    )  # fmt: skip
+    instance = Instance(
+        name="clocked", limits=Limits(kv_tokens=8, batch_tokens=8), cost=LINEAR, requests=requests
+    )
+    variables = NetworkVariables(
+        instance, least=1, most=6, policies=("fcfs", "no-hold"), objective=Objective.MEAN_LATENCY,
+        at_most={Objective.GOODPUT: 1.0, Objective.MAX_LATENCY: 9.0},
+    )  # fmt: skip
+    block = FAMILIES[name](instance, variables)
+    assert block.name == name
+    assert block.rows > 0
+    assert block.columns.max() < variables.columns
+    plain = NetworkVariables(_instance([(4, 2), (3, 2)]), least=1, most=8)
+    assert FAMILIES[name](plain.instance, plain).rows == 0
 
 
 def test_thresholds_are_the_smallest_of_their_right_side() -> None:

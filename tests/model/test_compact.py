@@ -15,69 +15,8 @@ from optsched.instance import Call, Instance, Limits, Request
 from optsched.model.compact import CompactVariables
 from optsched.schedule import Kind, Schedule, from_steps
 from optsched.simulate import simulate
-from tests.tiny import LINEAR, random_instance
-
-
-def random_schedule(instance: Instance, rng: random.Random, chaos: int) -> Schedule:
-    """A valid schedule: any action at random for ``chaos`` batches, then one request at a time."""
-    limits = instance.limits
-    cached, generated = [0] * len(instance), [0] * len(instance)
-    steps: list[tuple[int, int, int, int]] = []
-    batch = 0
-    while unfinished := [
-        i for i, r in enumerate(instance.requests) if generated[i] < r.output_tokens
-    ]:
-        batch += 1
-        before = list(steps), list(cached), list(generated)
-        serial = batch > chaos
-        order = unfinished if serial else rng.sample(unfinished, len(unfinished))
-        tokens, fill, count = limits.batch_tokens, limits.fill_tokens, limits.batch_requests or 99
-        for i in order:
-            known = instance.requests[i].prompt_tokens + generated[i]
-            room = limits.kv_tokens - sum(limits.pages(m) for k, m in enumerate(cached) if k != i)
-            focus = serial and i == unfinished[0]
-            if cached[i] and not focus and (serial or rng.random() < 0.15):
-                steps.append((i, Kind.EVICT, batch, 0))
-                cached[i] = 0
-            elif focus or (not serial and rng.random() < 0.7 and count):
-                decode = cached[i] == known - 1 >= instance.requests[i].prompt_tokens
-                most = min(known - cached[i], tokens, tokens if decode else fill)
-                if not serial:
-                    most = rng.randint(1, most) if most and rng.random() < 0.4 else most
-                    if limits.pages(cached[i] + most) > room:
-                        continue
-                if not most:
-                    continue
-                steps.append((i, Kind.PROCESS, batch, most))
-                tokens, fill, count = tokens - most, fill - most * (not decode), count - 1
-                cached[i] += most
-                generated[i] += cached[i] == known
-        if serial:  # evictions free their KV in this batch, so that the focus fits
-            assert any(kind == Kind.PROCESS and b == batch for _, kind, b, _ in steps)
-        elif not any(kind == Kind.PROCESS and b == batch for _, kind, b, _ in steps):
-            steps, cached, generated = before
-            batch -= 1
-            chaos -= 1
-        for i in unfinished:
-            if generated[i] == instance.requests[i].output_tokens:
-                cached[i] = 0
-    return from_steps(steps)
-
-
-def varied_instance(seed: int) -> Instance:
-    """Tight limits, pages, pieces, and attention that does not telescope."""
-    rng = random.Random(seed)
-    instance = random_instance(
-        seed, most_prompt=8, pages=rng.random() < 0.4, tight=rng.random() < 0.6
-    )
-    if rng.random() < 0.4:
-        coefficients = {
-            "p_sq": rng.choice([0.0, 2e-5, 3e-4]),
-            "p_mc": rng.choice([0.0, 1e-5, 1e-3]),
-        }
-        cost = msgspec.structs.replace(instance.cost, **coefficients)
-        instance = msgspec.structs.replace(instance, cost=cost)
-    return instance
+from tests.model.valid_schedules import random_schedule, varied_instance
+from tests.tiny import LINEAR
 
 
 def long_prompt(seed: int) -> Instance:
@@ -161,17 +100,15 @@ def test_like_requests_change_places_to_finish_in_order():
 
 
 def test_what_the_formulation_does_not_cover_is_refused():
-    online = msgspec.structs.replace(tiny().requests[0], arrival_s=0.5)
     calling = Request(
         id="c", prompt_tokens=2, output_tokens=2,
         calls=(Call(after_tokens=1, duration_s=0.1, response_tokens=1),),
     )  # fmt: skip
     swapping = tiny(limits=Limits(kv_tokens=8, batch_tokens=8, host_kv_tokens=4))
     for instance, policies, words in (
-        (tiny(requests=(online, *tiny().requests[1:])), (), "arrivals"),
         (tiny(requests=(calling,)), (), "calls"),
         (swapping, (), "swapping"),
-        (tiny(), ("fcfs",), "policy 'fcfs'"),
+        (tiny(), ("preserve",), "policy 'preserve'"),
     ):
         with pytest.raises(UnsupportedError, match=words):
             CompactVariables(instance, 9, policies)

@@ -13,10 +13,11 @@ from optsched.cost import CostModel
 from optsched.errors import InfeasibleError, InvalidInputError, UnsupportedError
 from optsched.instance import Call, Instance, Limits, Request
 from optsched.model.horizon import least_makespan_s, most_batches
-from optsched.model.network import NetworkVariables, bounding_variables
+from optsched.model.network import NetworkVariables, bounding_variables, estimated_columns
 from optsched.model.network_arcs import ArcKind
 from optsched.model.patterns import Items, dearest_pattern, pattern_items
 from optsched.model.types import request_types
+from optsched.objective import Objective
 from optsched.schedule import Kind, from_steps
 from optsched.simulate import simulate
 from tests.oracle import optimum
@@ -35,6 +36,18 @@ def _instance(*shapes: tuple[int, int], cost: CostModel = LINEAR, **limits: int)
             for i, (prompt, output) in enumerate(shapes)
         ),
     )
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("arrivals", [False, True])
+def test_columns_are_estimated_from_above_but_not_by_far(
+    objective: Objective, arrivals: bool
+) -> None:
+    instance = random_instance(7, most_requests=4, most_output=4, arrivals=arrivals, slos=True)
+    batches = int(instance.output_tokens.sum())
+    estimate = estimated_columns(instance, batches, objective=objective)
+    variables = NetworkVariables(instance, least=1, most=batches, objective=objective)
+    assert variables.columns / 4 <= estimate <= 4 * variables.columns
 
 
 def test_types_group_identical_requests() -> None:
@@ -155,17 +168,22 @@ def test_what_the_formulation_does_not_cover_is_refused() -> None:
         calls=(Call(after_tokens=1, duration_s=0.5, response_tokens=0),),
     )  # fmt: skip
     plain = _instance((4, 2))
-    for other in (late, calling):
-        instance = msgspec.structs.replace(plain, requests=(*plain.requests, other))
-        with pytest.raises(UnsupportedError, match="offline requests without calls"):
-            NetworkVariables(instance, least=1, most=9)
+    with_late, with_calling = (
+        msgspec.structs.replace(plain, requests=(*plain.requests, r)) for r in (late, calling)
+    )
+    with pytest.raises(UnsupportedError, match="without calls"):
+        NetworkVariables(with_calling, least=1, most=9)
+    with pytest.raises(UnsupportedError, match="cannot chunk with arrivals"):
+        NetworkVariables(with_late, least=1, most=9, chunking=True)
+    with pytest.raises(UnsupportedError, match="cannot chunk for mean-ttft"):
+        NetworkVariables(plain, least=1, most=9, chunking=True, objective=Objective.MEAN_TTFT)
     swapping = _instance((4, 2), host_kv_tokens=8)
     with pytest.raises(UnsupportedError, match="host_kv_tokens = 8"):
         NetworkVariables(swapping, least=1, most=9)
     assert NetworkVariables(swapping, least=1, most=9, policies=("no-swap",)).columns
-    with pytest.raises(UnsupportedError, match="policy 'fcfs'"):
-        NetworkVariables(plain, least=1, most=9, policies=("fcfs",))
-    for policy in ("no-chunk", "no-hold"):
+    with pytest.raises(UnsupportedError, match="policy 'preserve'"):
+        NetworkVariables(plain, least=1, most=9, policies=("preserve",))
+    for policy in ("no-chunk", "no-hold", "nonpreemptive"):
         with pytest.raises(UnsupportedError, match="cannot chunk"):
             NetworkVariables(plain, least=1, most=9, chunking=True, policies=(policy,))
     dear = _instance((4, 2), cost=CostModel(pieces=((1.0, 0.0),), d_req=5.0))
@@ -180,6 +198,11 @@ def test_impossible_instances_and_horizons_are_named() -> None:
         NetworkVariables(_instance((20, 2), batch_tokens=10), least=1, most=9)
     with pytest.raises(InfeasibleError, match="needs 3 batches, the horizon has 2"):
         NetworkVariables(_instance((20, 2), batch_tokens=10), least=1, most=2, chunking=True)
+    late = Request(id="late", prompt_tokens=2, output_tokens=4, arrival_s=1.0)
+    first = Request(id="first", prompt_tokens=2, output_tokens=1)
+    instance = msgspec.structs.replace(_instance((4, 2)), requests=(late, first))
+    with pytest.raises(InfeasibleError, match="needs 4 batches, the horizon has 3"):
+        NetworkVariables(instance, least=1, most=9, most_late=3)
     with pytest.raises(InvalidInputError, match="least <= most"):
         NetworkVariables(_instance((4, 2)), least=4, most=3)
 

@@ -15,8 +15,9 @@ from optsched.model.scope import (
     chunking_is_pointless,
     relaxation_is_valid,
 )
+from optsched.objective import Objective
 from tests.oracle import optimum
-from tests.tiny import random_instance
+from tests.tiny import random_instance, with_slos
 
 STUDY = CostModel(pieces=((9e-3, 7e-5),), d_kv=3e-7, p_sq=2e-8, p_kv=3e-8, p_req=5e-5)
 FREE = CostModel(pieces=((9e-3, 7e-5), (5e-3, 9e-5)), p_sq=2e-8)
@@ -142,3 +143,35 @@ def test_where_chunking_is_pointless_no_chunks_lose_nothing(seeds: range) -> Non
             assert unchunked == pytest.approx(best, rel=1e-9), seed
             compared += 1
     assert compared >= 50
+
+
+@pytest.mark.parametrize("objective", [o for o in Objective if o is not Objective.MAKESPAN])
+def test_where_chunking_is_pointless_no_objective_of_the_clock_loses(objective: Objective) -> None:
+    compared = 0
+    for seed in range(1000, 1050):
+        instance = with_slos(_one_piece(seed), random.Random(seed))
+        without_tpot = [msgspec.structs.replace(r, tpot_slo_s=None) for r in instance.requests]
+        instance = msgspec.structs.replace(instance, requests=tuple(without_tpot))
+        policies = ["no-evict"] if seed % 5 == 0 else []
+        if chunking_is_pointless(instance, policies, objective).holds:
+            best, _ = optimum(instance, policies, objective=objective)
+            unchunked, _ = optimum(instance, [*policies, "no-chunk"], objective=objective)
+            assert unchunked == pytest.approx(best, rel=1e-9), seed
+            compared += 1
+    assert compared >= 20
+
+
+def test_claims_name_the_objectives_that_they_leave_out() -> None:
+    instance = _instance(STUDY)
+    paced = [msgspec.structs.replace(r, tpot_slo_s=0.01) for r in instance.requests]
+    judged = msgspec.structs.replace(instance, requests=tuple(paced))
+    verdict = chunking_is_pointless(judged, (), Objective.GOODPUT)
+    assert not verdict.holds
+    assert "TPOT SLO" in verdict.reason
+    assert chunking_is_pointless(judged, (), Objective.MEAN_LATENCY).holds
+    assert chunking_is_pointless(judged, ("nonpreemptive",), Objective.GOODPUT).holds
+    for claim in (chunking_is_exact, relaxation_is_valid):
+        assert claim(_instance(FREE), (), Objective.MAX_LATENCY).holds
+        verdict = claim(_instance(FREE), (), Objective.MEAN_TTFT)
+        assert not verdict.holds
+        assert "when in a fill" in verdict.reason

@@ -1,8 +1,10 @@
 """Rows of the compact formulation, one family per file.
 
 ``RULES`` state the rules of the problem and its policies and bear their names. ``DEFINITIONS`` say
-what the columns mean: the kinds of steps and what they leave cached, and the parts of the batch
-time that are not linear. ``STRENGTHENING`` cuts off fractions only, and exchanges of like requests.
+what the columns mean: the kinds of steps and what they leave cached, the parts of the batch time
+that are not linear, and the clock: rule ``arrival`` is one of them, as a schedule holds no times
+that could break it. ``STRENGTHENING`` cuts off fractions only, and exchanges of like requests.
+Policy ``nonpreemptive`` is no-evict, no-chunk and no-hold together.
 Each family is a function (instance, variables) -> Block, without rows where it has nothing to say.
 """
 
@@ -10,19 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from optsched.constraints.compact.arrival import arrival
+from optsched.constraints.compact.arrival_bounds import arrival_bounds
 from optsched.constraints.compact.batch_requests import batch_requests
 from optsched.constraints.compact.batch_time import batch_time
 from optsched.constraints.compact.batch_tokens import batch_tokens
+from optsched.constraints.compact.clock import clock
+from optsched.constraints.compact.clock_bounds import clock_bounds
 from optsched.constraints.compact.completion import completion
+from optsched.constraints.compact.exact_time import exact_time
+from optsched.constraints.compact.fcfs import fcfs
+from optsched.constraints.compact.first_tokens import first_tokens
 from optsched.constraints.compact.kv_capacity import kv_capacity
+from optsched.constraints.compact.limits import limits
 from optsched.constraints.compact.no_chunk import no_chunk
 from optsched.constraints.compact.no_evict import no_evict
 from optsched.constraints.compact.no_hold import no_hold
 from optsched.constraints.compact.no_hybrid import no_hybrid
 from optsched.constraints.compact.packing import packing
+from optsched.constraints.compact.phases import phases
 from optsched.constraints.compact.prefill_tokens import prefill_tokens
 from optsched.constraints.compact.progress import progress
 from optsched.constraints.compact.residency import residency
+from optsched.constraints.compact.skips import skips
+from optsched.constraints.compact.split_attention import split_attention
 from optsched.constraints.compact.stage_prices import stage_prices
 from optsched.constraints.compact.stages import stages
 from optsched.constraints.compact.steps import steps
@@ -45,19 +58,33 @@ RULES: Mapping[str, Family] = {
     "no-chunk": no_chunk,
     "no-hybrid": no_hybrid,
     "no-hold": no_hold,
+    "fcfs": fcfs,
 }
-DEFINITIONS: Mapping[str, Family] = {"steps": steps, "batch_time": batch_time}
+DEFINITIONS: Mapping[str, Family] = {
+    "steps": steps,
+    "batch_time": batch_time,
+    "clock": clock,
+    "arrival": arrival,
+    "exact_time": exact_time,
+    "first_tokens": first_tokens,
+    "phases": phases,
+    "limits": limits,
+    "skips": skips,
+}
 STRENGTHENING: Mapping[str, Family] = {
     "symmetry": symmetry,
     "stages": stages,
     "stage_prices": stage_prices,
     "packing": packing,
+    "clock_bounds": clock_bounds,
+    "arrival_bounds": arrival_bounds,
+    "split_attention": split_attention,
 }
 FAMILIES: Mapping[str, Family] = {**RULES, **DEFINITIONS, **STRENGTHENING}
 
 
 def build(variables: CompactVariables, families: Mapping[str, Family] = FAMILIES) -> Milp:
-    """The compact formulation of the offline makespan, in seconds.
+    """The compact formulation, which minimises seconds, or the weight that misses an SLO.
 
     Parameters
     ----------
@@ -68,7 +95,8 @@ def build(variables: CompactVariables, families: Mapping[str, Family] = FAMILIES
     columns = variables.columns
     blocks = (family(variables.instance, variables) for family in families.values())
     return Milp(
-        name=f"compact:{variables.instance.name}", cost=columns.cost, offset=0.0,
+        name=f"compact:{variables.instance.name}", cost=columns.cost,
+        offset=columns.offset,
         lower=columns.lower, upper=columns.upper, integer=columns.integer,
         column_names=columns.names, blocks=tuple(block for block in blocks if block.rows),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.constraints.compact.rows import join, over_requests, rows
-from optsched.constraints.compact.squares import square
+from optsched.constraints.compact.squares import Count, by_digits, square
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
 from optsched.model.milp import Block
@@ -29,18 +29,23 @@ def batch_time(instance: Instance, v: CompactVariables) -> Block:
         V' >= p - g,                             V' >= V - d - p - e
 
     The second part, absent by default, is priced step by step; c - d is the length of a prefill
-    step, and 0 otherwise.
+    step, and 0 otherwise. Where every batch must have its own time and fills may be split, so is
+    all attention, with the binary digits of c - d: m c = sum 2^b digit_b m, and
+
+        cut_b >= m - (I + O - 2)(1 - digit_b),   cross >= sum 2^b cut_b
     """
     return join(NAME, [*_pieces(instance, v), *_batch_kinds(v), *_kv(instance, v),
-                       *_fills(instance, v), *_chunks(instance, v)])  # fmt: skip
+                       *_fills(instance, v), *_chunks(instance, v),
+                       *_cross(instance, v)])  # fmt: skip
 
 
 def _pieces(instance: Instance, v: CompactVariables) -> list[Block]:
     if "time" not in v:
         return []
     time, used, tokens = v["time"], v["used"], over_requests(v["tokens"])
+    unit = v.columns.durations["time"]
     return [
-        rows(NAME, time.shape, (time, 1), (used, -alpha), (tokens, -beta), lower=0)
+        rows(NAME, time.shape, (time, 1), (used, -alpha / unit), (tokens, -beta / unit), lower=0)
         for alpha, beta in instance.cost.pieces
     ]
 
@@ -80,13 +85,31 @@ def _fills(instance: Instance, v: CompactVariables) -> list[Block]:
             rows(NAME, fill.shape, (after, 1), (p, -1), (g, 1), lower=0),
             rows(NAME, fill.shape, (after, 1), (under_way, -1), (d, 1), (p, 1), (e, 1), lower=0),
         ]
-    return blocks + square(v, "fill", ((fill, 1),), final, instance.cost.mixed / 2)
+    return blocks + square(v, "fill", ((fill, 1),), final)
 
 
 def _chunks(instance: Instance, v: CompactVariables) -> list[Block]:
     if "chunk_square" not in v:
         return []
-    cost = instance.cost
-    count = ((v["tokens"], 1), (v["decodes"], -1))
     most = np.minimum(instance.final_tokens, instance.limits.fill_tokens)[:, None]
-    return square(v, "chunk", count, most, cost.p_sq - cost.mixed / 2)
+    return square(v, "chunk", chunk(v), most)
+
+
+def _cross(instance: Instance, v: CompactVariables) -> list[Block]:
+    if "cross" not in v:
+        return []
+    cross, digit, cut = v["cross"], v["chunk_digit"], v["cross_cut"]
+    power, most = 2.0 ** np.arange(digit.shape[-1]), instance.final_tokens[:, None, None] - 1
+    m = np.broadcast_to(v["cached"][:, :-1, None], digit.shape)
+    blocks = [
+        rows(NAME, digit.shape, (cut, 1), (m, -1), (digit, -most), lower=-most),
+        rows(NAME, cross.shape, (cross, 1), (cut, -power), lower=0),
+    ]
+    if "chunk_cut" not in v:  # otherwise the square has said what the digits are
+        blocks.append(by_digits(v, "chunk", chunk(v)))
+    return blocks
+
+
+def chunk(v: CompactVariables) -> Count:
+    """c - d: the length of a prefill step, 0 of any other."""
+    return (v["tokens"], 1), (v["decodes"], -1)

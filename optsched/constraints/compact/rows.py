@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from optsched.model.milp import Block, FloatArray, IntArray, block
 
 Term = tuple[IntArray, ArrayLike]
+
+_MOST_ENTRIES = 50_000  # of rows that sum over all batches, for one request or arrival
 
 
 def rows(
@@ -65,3 +67,26 @@ def over_requests(index: IntArray) -> IntArray:
     """``(requests, batches)`` or ``(requests, k, batches)`` as ``(batches, all the rest)``, to sum
     over requests."""
     return np.moveaxis(index, -1, 0).reshape(index.shape[-1], -1)
+
+
+def up_to(index: IntArray, last: IntArray) -> IntArray:
+    """``(.., batches)`` as ``(last.size, all the rest x batches)``: the entries of all batches up
+    to each of ``last``, to sum over."""
+    batches = index.shape[-1]
+    before = (np.arange(batches) <= last[:, None])[:, None, :]
+    return np.where(before, index.reshape(1, -1, batches), -1).reshape(last.size, -1)
+
+
+def batches_for_sums(batches: int, columns: int) -> IntArray:
+    """For which batches to state what is summed over ``columns`` columns in each batch up to them.
+
+    All of them, if that makes few entries; otherwise some at equal distances, down to the last one.
+    """
+    most = max(1, min(batches, _MOST_ENTRIES // max(1, batches * columns)))
+    found: IntArray = batches - 1 - (np.arange(most)[::-1] * batches) // most
+    return found
+
+
+def only(index: IntArray, where: NDArray[np.bool_]) -> IntArray:
+    """The column numbers where ``where`` says so, and no column elsewhere."""
+    return np.where(where, index, -1)

@@ -12,10 +12,9 @@ from optsched.model.milp import Block, IntArray
 Count = tuple[tuple[IntArray, float], ...]  # column numbers (requests, batches) and a coefficient
 
 
-def square(
-    v: CompactVariables, name: str, count: Count, most: IntArray, cost: float
-) -> list[Block]:
-    """Rows that hold column ``{name}_square`` to x^2 on the side that its cost does not.
+def square(v: CompactVariables, name: str, count: Count, most: IntArray) -> list[Block]:
+    """Rows that hold column ``{name}_square`` to x^2 on the side that its price does not, or on
+    both where times must be exact.
 
     Parameters
     ----------
@@ -25,8 +24,6 @@ def square(
     count : terms
         What x is: a whole number from 0 to ``most``, of shape ``(requests, batches)``.
     most : int array, shape ``(requests, 1)``
-    cost : float
-        Seconds per unit of the square.
 
     Notes
     -----
@@ -37,8 +34,13 @@ def square(
     cut_b >= x - most (1 - digit_b), from above, for a negative cost, cut_b <= x and
     cut_b <= most digit_b.
     """
-    if f"{name}_digit" in v:
-        return _by_digits(v, name, count, most, below=cost > 0)
+    exact = v.clock is not None and v.clock.exact
+    convex = v.columns.durations[f"{name}_square"] > 0
+    if f"{name}_cut" in v:
+        digits = by_digits(v, name, count)
+        below = _from_below(v, name, count, most) if convex or exact else []
+        above = _from_above(v, name, count, most) if exact or not convex else []
+        return [digits, *below, *above]
     chunks = "partial" in v
     first = first_chord(v.instance.prompt_tokens[:, None], most, chunks)
     return [
@@ -47,30 +49,36 @@ def square(
     ]
 
 
+def by_digits(v: CompactVariables, name: str, count: Count) -> Block:
+    """sum 2^b digit_b = x."""
+    digit = v[f"{name}_digit"]
+    power = 2.0 ** np.arange(digit.shape[-1])
+    whole = [(index, -sign) for index, sign in count]
+    return rows("batch_time", digit.shape[:2], (digit, power), *whole, lower=0, upper=0)
+
+
 def _chord(result: IntArray, count: Count, n: IntArray) -> Block:
     terms = ((index, -sign * (2.0 * n + 1)) for index, sign in count)
     return rows("batch_time", result.shape, (result, 1), *terms, lower=-n * (n + 1.0))
 
 
-def _by_digits(
-    v: CompactVariables, name: str, count: Count, most: IntArray, *, below: bool
-) -> list[Block]:
+def _from_below(v: CompactVariables, name: str, count: Count, most: IntArray) -> list[Block]:
     result, digit, cut = (v[f"{name}_{part}"] for part in ("square", "digit", "cut"))
     power, top = 2.0 ** np.arange(digit.shape[-1]), most[:, :, None]
-    whole = [(index, -sign) for index, sign in count]
-    each = [(np.broadcast_to(index[:, :, None], digit.shape), sign) for index, sign in whole]
-    digits = rows("batch_time", result.shape, (digit, power), *whole, lower=0, upper=0)
-    total = (result, 1), (cut, -power)
-    if below:
-        return [
-            digits,
-            rows("batch_time", digit.shape, (cut, 1), *each, (digit, -top), lower=-top),
-            rows("batch_time", result.shape, *total, lower=0),
-            _chord(result, count, most - 1),
-        ]
+    each = [(np.broadcast_to(i[:, :, None], digit.shape), -sign) for i, sign in count]
     return [
-        digits,
+        rows("batch_time", digit.shape, (cut, 1), *each, (digit, -top), lower=-top),
+        rows("batch_time", result.shape, (result, 1), (cut, -power), lower=0),
+        _chord(result, count, most - 1),
+    ]
+
+
+def _from_above(v: CompactVariables, name: str, count: Count, most: IntArray) -> list[Block]:
+    result, digit, cut = (v[f"{name}_{part}"] for part in ("square", "digit", "cut"))
+    power, top = 2.0 ** np.arange(digit.shape[-1]), most[:, :, None]
+    each = [(np.broadcast_to(i[:, :, None], digit.shape), -sign) for i, sign in count]
+    return [
         rows("batch_time", digit.shape, (cut, 1), *each, upper=0),
         rows("batch_time", digit.shape, (cut, 1), (digit, -top), upper=0),
-        rows("batch_time", result.shape, *total, upper=0),
+        rows("batch_time", result.shape, (result, 1), (cut, -power), upper=0),
     ]

@@ -26,7 +26,9 @@ def stages(instance: Instance, v: CompactVariables) -> Block:
         F_k + L_k <= A_k (the evicted wait a batch),  D_k + E_k <= R_k,
         done' = done + (F + L + D)_{O-1},
         g = sum (F + L + D),  d = sum (L + D),  p >= sum F,  e >= sum E,
-        s = sum (I + k)(A + R) + (I + O) done
+        s = sum (I + k)(A + R) + (I + O) done,   begun = 1 - A_0
+
+    Under ``no-hold`` D_k + E_k = R_k.
     """
     if not v.strengthened:
         return join(NAME, [])
@@ -59,6 +61,7 @@ def _flow(v: CompactVariables) -> list[Block]:
         before[:, 1:] = np.where(resident[:, 1:, 1:] >= 0, index[:, :-1], -1)
         generated.append((before, -1))
     final_stage = v.instance.output_tokens - 1
+    least = 0 if "no-hold" in v.policies else -np.inf
     last = [(index[np.arange(shape[0]), final_stage], -1) for index in events]
     return [
         rows(NAME, shape, (absent[:, :, 1:], 1), (absent[:, :, :-1], -1), *from_absent,
@@ -66,7 +69,7 @@ def _flow(v: CompactVariables) -> list[Block]:
         rows(NAME, shape, (resident[:, :, 1:], 1), (resident[:, :, :-1], -1), *from_resident,
              *generated, lower=0, upper=0),
         rows(NAME, shape, (absent[:, :, :-1], -1), *from_absent, upper=0),
-        rows(NAME, shape, (resident[:, :, :-1], -1), *from_resident, upper=0),
+        rows(NAME, shape, (resident[:, :, :-1], -1), *from_resident, lower=least, upper=0),
         rows(NAME, done[:, 1:].shape, (done[:, 1:], 1), (done[:, :-1], -1), *last,
              lower=0, upper=0),
     ]  # fmt: skip
@@ -81,7 +84,12 @@ def _links(instance: Instance, v: CompactVariables) -> list[Block]:
     whole = exact if "partial" not in v else {"lower": 0}
     generates = [(per_request(index), -1) for index in _events(v)]
     decodes = generates[1:]
+    begun = []
+    if "begun" in v:
+        terms = (v["begun"], 1), (v["absent"][:, 0], 1)
+        begun.append(rows(NAME, v["begun"].shape, *terms, lower=1, upper=1))
     return [
+        *begun,
         rows(NAME, shape, (v["generates"], 1), *generates, **exact),
         rows(NAME, shape, (v["decodes"], 1), *decodes, **exact),
         rows(NAME, shape, (v["prefills"], 1), (per_request(v["fills"]), -1), **whole),

@@ -46,7 +46,7 @@ def chunking(instance: Instance, variables: NetworkVariables) -> Block:
         (3 * count + closed, ends[end], most[closed]),
         (4 * count + partials.batch[first] - 1, partials.begun[first], -ones[first]),
     ]  # fmt: skip
-    lower = np.concatenate([np.zeros(4 * count), np.full(variables.most, -1.0)])
+    lower = np.concatenate([np.zeros(4 * count), np.full(variables.slots.count, -1.0)])
     return stacked("chunking", parts, lower.size, lower=lower)
 
 
@@ -55,7 +55,7 @@ def _key(
 ) -> IntArray:
     """One number per (type, stage, batch)."""
     stages = max(kind.output_tokens for kind in variables.types)
-    return (type_ * stages + stage) * (variables.most + 2) + batch
+    return (type_ * stages + stage) * (variables.slots.count + 2) + batch
 
 
 def _matches(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,6 +1,6 @@
 """Rule ``completion``: every request starts once, waits where it was, and finishes.
 
-n[0, 0] = count,  in = out at every waiting node,  sum_j (p + d)[j, O-1] = count
+in + (those that arrive there) = out at every waiting node,   sum_j (p + d)[j, O-1] = count
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from optsched.model.network import NetworkVariables
 
 def completion(instance: Instance, variables: NetworkVariables) -> Block:
     """Rows: waiting nodes and sinks of every type; inflow - outflow = demand."""
-    nodes, arcs = variables.nodes, variables.arcs
+    nodes, arcs, slots = variables.nodes, variables.arcs, variables.slots
     demand = np.zeros(nodes.count)
     mine = np.zeros(nodes.count, dtype=bool)
     for t, kind in enumerate(variables.types):
         for window in nodes.waiting[t]:
             mine[window.base : window.base + window.size] = True
-        demand[nodes.source(t)] -= kind.count
+        for level in np.flatnonzero(slots.supply[t]):
+            demand[nodes.source(t, int(slots.first[level]))] -= slots.supply[t, level]
         mine[nodes.sink[t]] = True
         demand[nodes.sink[t]] += kind.count
     row = np.cumsum(mine) - 1

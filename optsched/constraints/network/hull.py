@@ -20,11 +20,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.constraints.network.blocks import stacked
+from optsched.constraints.network.blocks import Part, stacked
+from optsched.constraints.network.capacity import held_at_most
 from optsched.instance import Instance
 from optsched.model.milp import Block, Milp, block
 from optsched.model.network import NetworkVariables
 from optsched.model.patterns import Items, dearest_pattern, pattern_items
+from optsched.model.types import request_types
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -55,6 +57,7 @@ class Hull:
         self, instance: Instance, solve_linear: LinearSolver, rows_per_call: int = 4
     ) -> None:
         self.items: Items = pattern_items(instance)
+        self._shapes = request_types(instance)
         self.solve_linear, self.rows_per_call = solve_linear, rows_per_call
         self.found: dict[tuple[int, ...], int] = {}
         self._patterns: list[IntArray] = []
@@ -71,7 +74,8 @@ class Hull:
         if self.items.effort > _MOST_EFFORT:
             return None
         arc, batch, item = self._holdings(variables)
-        used = point[variables.used]
+        # Requests can be held in idle slots that are not the last ones.
+        used = np.where(variables.slots.last, point[variables.used], 1.0)
         loads = np.zeros((used.size, len(self.items)))
         np.add.at(loads, (batch, item), point[arc])
         # The sum over all batches first: its w is what the rows of most batches need.
@@ -92,7 +96,11 @@ class Hull:
     def _holdings(self, variables: NetworkVariables) -> tuple[IntArray, IntArray, IntArray]:
         """Arcs that hold tokens, the batch (from 0) and the item of each."""
         arcs, items = variables.arcs, self.items
-        first = np.searchsorted(items.type, np.arange(len(variables.types)))
+        # Memory only sees shapes: types that differ in arrival or objectives share their items.
+        shapes = [(kind.prompt_tokens, kind.output_tokens) for kind in self._shapes]
+        place = {shape: k for k, shape in enumerate(shapes)}
+        shape = np.array([place[k.prompt_tokens, k.output_tokens] for k in variables.types])
+        first = np.searchsorted(items.type, shape)
         arc = np.flatnonzero(arcs.cached)
         type_ = arcs.type[arc]
         return (
@@ -102,16 +110,16 @@ class Hull:
         )
 
     def _block(self, variables: NetworkVariables, rows: list[tuple[tuple[int, ...], int]]) -> Block:
-        arc, batch, item = self._holdings(variables)
-        used = variables.used
-        parts = []
-        for k, (prices, most) in enumerate(rows):
-            first = k * used.size
-            parts += [
-                (first + batch, arc, np.array(prices, dtype=np.float64)[item]),
-                (first + np.arange(used.size), used, np.full(used.size, -float(most))),
-            ]
-        return stacked("hull", parts, len(rows) * used.size, lower=-np.inf, upper=0.0)
+        arc, _, item = self._holdings(variables)
+        parts: list[Part] = []
+        upper, first = [np.zeros(0)], 0
+        for prices, most in rows:
+            weight = np.array(prices, dtype=np.float64)[item]
+            more, bounds = held_at_most(variables, arc, weight, most, first)
+            parts += more
+            upper.append(bounds)
+            first += bounds.size
+        return stacked("hull", parts, first, upper=np.concatenate(upper))
 
     def _best_row(self, load: FloatArray, limit: float) -> tuple[tuple[int, ...], int] | None:
         """The whole (w, K) with the largest w load / K, if that exceeds ``limit``."""

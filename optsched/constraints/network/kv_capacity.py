@@ -10,20 +10,22 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.constraints.network.blocks import stacked
+from optsched.constraints.network.capacity import held_at_most
 from optsched.instance import Instance
 from optsched.model.milp import Block
 from optsched.model.network import NetworkVariables
 
 
 def kv_capacity(instance: Instance, variables: NetworkVariables) -> Block:
-    """Rows: batches."""
-    rows, columns, values = variables.batch_sum(variables.arcs.pages)
-    partials, used = variables.partials, variables.used
-    limits, ones = instance.limits, np.ones(len(partials))
-    parts = [
-        (rows, columns, values),
+    """Rows: batches; with arrivals more, see :mod:`.capacity`."""
+    arcs, partials, limits = variables.arcs, variables.partials, instance.limits
+    held = np.flatnonzero(arcs.pages)
+    parts, upper = held_at_most(
+        variables, held, arcs.pages[held].astype(np.float64), limits.kv_tokens, 0
+    )
+    ones = np.ones(len(partials))
+    parts += [
         (partials.batch - 1, partials.tokens, ones),
         (partials.batch - 1, partials.begun, (limits.block_tokens - 1) * ones),
-        (np.arange(used.size), used, np.full(used.size, -float(limits.kv_tokens))),
     ]
-    return stacked("kv_capacity", parts, used.size, lower=-np.inf, upper=0.0)
+    return stacked("kv_capacity", parts, upper.size, upper=upper)

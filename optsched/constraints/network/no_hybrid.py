@@ -17,7 +17,7 @@ def no_hybrid(instance: Instance, variables: NetworkVariables) -> Block:
     """Rows: batches; none without the policy."""
     if "no-hybrid" not in variables.policies:
         return stacked("no-hybrid", [], 0)
-    every = np.arange(variables.most)
+    every = np.arange(variables.slots.count)
     ones = np.ones(every.size)
     parts = [
         (every, variables.any_decode, ones),

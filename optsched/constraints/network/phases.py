@@ -31,7 +31,7 @@ def phases(instance: Instance, variables: NetworkVariables) -> Block:
     if variables.any_prefill.size and len(partials):
         batch, columns, tokens = variables.batch_sum(arcs.tokens * arcs.prefills, of_partials=True)
         most = min(limits.fill_tokens, limits.kv_tokens)
-        every = np.arange(variables.most)
+        every = np.arange(variables.slots.count)
         parts += [
             (rows + batch, columns, tokens),
             (rows + every, variables.any_prefill, np.full(every.size, -float(most))),
@@ -50,15 +50,18 @@ def _per_type(
     """Append the rows of one indicator, from number ``rows``; returns the next number."""
     arcs, limits = variables.arcs, variables.instance.limits
     at = np.flatnonzero(mine)
-    groups, row = np.unique(
-        arcs.type[at] * variables.most + arcs.batch[at] - 1, return_inverse=True
-    )
+    batches = variables.slots.count
+    groups, row = np.unique(arcs.type[at] * batches + arcs.batch[at] - 1, return_inverse=True)
     smallest = np.full(groups.size, limits.kv_tokens)
     np.minimum.at(smallest, row, arcs.pages[at])
     counts = np.array([kind.count for kind in variables.types])
-    most = np.minimum(counts[groups // variables.most], limits.kv_tokens // smallest)
+    most = np.minimum(counts[groups // batches], limits.kv_tokens // smallest)
     parts += [
         (rows + row, at, np.ones(at.size)),
-        (rows + np.arange(groups.size), indicator[groups % variables.most], -most.astype(float)),
+        (
+            rows + np.arange(groups.size),
+            indicator[groups % batches],
+            -most.astype(float),
+        ),
     ]
     return rows + int(groups.size)

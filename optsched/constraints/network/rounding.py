@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.constraints.network.blocks import Part, stacked
+from optsched.constraints.network.capacity import held_at_most
 from optsched.instance import Instance
 from optsched.model.milp import Block
 from optsched.model.network import NetworkVariables
@@ -21,18 +22,20 @@ MOST_THRESHOLDS = 6
 
 def rounding(instance: Instance, variables: NetworkVariables) -> Block:
     """Rows: one per threshold and batch."""
-    arcs, used, capacity = variables.arcs, variables.used, instance.limits.kv_tokens
+    arcs, capacity = variables.arcs, instance.limits.kv_tokens
     holding = np.flatnonzero(arcs.pages)
     sizes = arcs.pages[holding]
     parts: list[Part] = []
+    upper = [np.zeros(0)]
     rows = 0
     for t in thresholds(capacity, int(sizes.min()), int(sizes.max())):
-        parts += [
-            (rows + arcs.batch[holding] - 1, holding, (sizes // t).astype(np.float64)),
-            (rows + np.arange(used.size), used, np.full(used.size, -float(capacity // t))),
-        ]
-        rows += used.size
-    return stacked("rounding", parts, rows, upper=0.0)
+        more, bounds = held_at_most(
+            variables, holding, (sizes // t).astype(np.float64), capacity // t, rows
+        )
+        parts += more
+        upper.append(bounds)
+        rows += bounds.size
+    return stacked("rounding", parts, rows, upper=np.concatenate(upper))
 
 
 def thresholds(capacity: int, smallest: int, largest: int) -> list[int]:

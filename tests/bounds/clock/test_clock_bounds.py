@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from optsched.bounds.clock import certify_clock, clock_bound
+from optsched.bounds.verify.describe import describe
 from optsched.bounds.verify.refuted import RefutedError
 from optsched.bounds.verify.verdict import proven_value, verify
 from optsched.errors import InvalidInputError
@@ -21,7 +22,7 @@ from tests.bounds.clock.search import least
 from tests.bounds.draw import random_augmented
 from tests.tiny import random_instance
 
-BLOCK = 30  # instances per test
+BLOCK = 25  # instances per test
 ROUNDING = Fraction(1, 10**9)  # of the optimum, which is a sum of doubles
 
 
@@ -73,9 +74,9 @@ def test_more_effort_is_no_worse(objective: Objective) -> None:
 
 def test_bounds_of_equal_requests() -> None:
     closeness = [
-        require_proven(random_equal(seed), Objective.MEAN_LATENCY, "quick") for seed in range(40)
+        require_proven(random_equal(seed), Objective.MEAN_LATENCY, "quick") for seed in range(30)
     ]
-    assert sum(value > 1 - 1e-9 for value in closeness) >= 10
+    assert sum(value > 1 - 1e-9 for value in closeness) >= 8
 
 
 @pytest.mark.parametrize("first", range(0, 4 * BLOCK, BLOCK))
@@ -140,7 +141,9 @@ def test_files_keep_every_kind_of_argument(tmp_path: Path) -> None:
             assert read_certificate(path).objective is objective
             assert verify(read_certificate(path)).accepted
             kinds.add(type(certificate.argument).__name__)
+            assert all(line.strip() for line in describe(certificate.argument))
     assert {"OrderedMean", "GroupedMean", "WindowTime", "OwnLatency", "PricedWork"} <= kinds
+    assert "UniformMean" in kinds
 
 
 def test_the_makespan_is_left_to_other_bounds() -> None:

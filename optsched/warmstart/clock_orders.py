@@ -1,0 +1,75 @@
+"""Annealing over the order in which a look-ahead admits requests.
+
+A schedule is what the ranked look-ahead makes of an order of the requests, and a step moves one
+request to another place of it. Most optima without evictions are such schedules, or near one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from optsched.instance import Instance, IntArray
+from optsched.objective import Objective
+from optsched.schedule import Schedule
+from optsched.simulate import objective_value, simulate
+from optsched.warmstart.clock_families import machine_time_s
+from optsched.warmstart.ranked_lookahead import RankOptions, ranked_look_ahead
+
+_STEPS_PER_REQUEST = 40
+_MOST_STEPS = 2000
+_FIRST_RISE = 0.02  # relative, that is accepted about every third time at the beginning
+_CHECKED = 64  # steps between two looks at the clock
+
+
+def improved_order(
+    instance: Instance, objective: Objective, *, seed: int = 0, deadline: float | None = None
+) -> Schedule:
+    """The best schedule found by annealing from the order by machine time.
+
+    Parameters
+    ----------
+    deadline : float, optional
+        On the monotonic clock; without it the number of steps is fixed.
+    """
+    rng = np.random.default_rng(seed)
+    sign = -1.0 if objective.maximised else 1.0
+
+    def value(schedule: Schedule) -> float:
+        return sign * objective_value(instance, simulate(instance, schedule), objective)
+
+    order: IntArray = np.argsort(machine_time_s(instance), kind="stable")
+    now = best = _schedule(instance, order)
+    now_value = best_value = value(now)
+    scale = abs(now_value) or 1.0
+    steps = min(_MOST_STEPS, _STEPS_PER_REQUEST * len(instance))
+    for step, moved in enumerate(_moves(order.size, steps, rng)):
+        if step % _CHECKED == 0 and deadline is not None and time.monotonic() > deadline:
+            break
+        source, target = moved
+        tried = np.insert(np.delete(order, source), target, order[source])
+        schedule = _schedule(instance, tried)
+        found = value(schedule)
+        heat = _FIRST_RISE * scale * (1 - step / steps) ** 2
+        if found <= now_value or rng.random() < np.exp((now_value - found) / max(heat, 1e-12)):
+            order, now_value = tried, found
+        if found < best_value:
+            best, best_value = schedule, found
+    return best
+
+
+def _moves(count: int, steps: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """Places that a request is taken from and put to."""
+    if count < 2:
+        return
+    for _ in range(steps):
+        source, target = rng.choice(count, 2, replace=False)
+        yield int(source), int(target)
+
+
+def _schedule(instance: Instance, order: IntArray) -> Schedule:
+    rank = np.empty(order.size)
+    rank[order] = np.arange(order.size)
+    return ranked_look_ahead(instance, RankOptions(rank=rank)).schedule(instance)

@@ -1,0 +1,73 @@
+"""The best schedule known by an objective: schedulers, and for few requests a search over orders.
+
+The upper bounds from which an exact search starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from optsched.instance import Instance
+from optsched.objective import Objective
+from optsched.schedule import Schedule
+from optsched.simulate import objective_value, simulate
+from optsched.warmstart.clock_orders import improved_order
+from optsched.warmstart.portfolio import PORTFOLIO
+from optsched.warmstart.registry import scheduler
+
+_MOST_SEARCHED = 200  # requests
+_CANDIDATES: dict[Objective, tuple[str, ...]] = {
+    Objective.MAKESPAN: (PORTFOLIO,),
+    Objective.MEAN_LATENCY: ("shortest-work", "shortest-prompt", "mc-sf", "rank-o", PORTFOLIO),
+    Objective.MEAN_TTFT: ("first-tokens", "shortest-prompt", "shortest-work", "vllm", "rank-i"),
+    Objective.MAX_LATENCY: ("look-ahead", "mc-fcfs", "sarathi", "shortest-work", PORTFOLIO),
+    Objective.GOODPUT: ("slo-aware", "shortest-work", "sarathi", "look-ahead", PORTFOLIO),
+}
+_CANDIDATES_OF_MANY = 2  # more take minutes where there are thousands of requests
+
+
+def best_for(
+    instance: Instance, objective: Objective, *, deadline: float | None = None, seed: int = 0
+) -> Schedule:
+    """The best schedule over the schedulers that suit ``objective``, improved if there are few
+    requests.
+
+    Parameters
+    ----------
+    deadline : float, optional
+        On the monotonic clock: no further scheduler is begun after it, and the search over orders
+        ends. Without it the search ends after a number of steps, so that the result depends on
+        the instance and ``seed`` alone.
+
+    Raises
+    ------
+    UnsupportedError
+        A request makes calls.
+    InfeasibleError
+        A request cannot run even alone.
+    """
+    best: Schedule | None = None
+    best_value = np.inf
+    sign = -1.0 if objective.maximised else 1.0
+    for schedule in _found(instance, objective, deadline, seed):
+        value = sign * objective_value(instance, simulate(instance, schedule), objective)
+        if best is None or value < best_value:
+            best, best_value = schedule, value
+    assert best is not None
+    return best
+
+
+def _found(
+    instance: Instance, objective: Objective, deadline: float | None, seed: int
+) -> Iterator[Schedule]:
+    few = len(instance) <= _MOST_SEARCHED
+    names = _CANDIDATES[objective][: None if few else _CANDIDATES_OF_MANY]
+    for k, name in enumerate(names):
+        if k and deadline is not None and time.monotonic() > deadline:
+            return
+        yield scheduler(name)(instance)
+    if few and objective is not Objective.MAKESPAN:
+        yield improved_order(instance, objective, seed=seed, deadline=deadline)

@@ -1,0 +1,184 @@
+"""What a scheduler expects of its requests: output before a call, its duration, its response.
+
+A request with calls is a sequence of phases: it generates tokens up to its next call, waits for
+it, and goes on; the last phase ends the request and has no call. Schedulers that predict (MARS,
+AugServe) estimate each quantity on its own, so every quantity has its own estimator, and noise
+may be added to all of them. How many calls a request makes is known: a call's presence is what
+tells a scheduler to choose its handling.
+
+An estimator is any function (true values, class numbers) -> estimates, the arrays ``(values,)``;
+:func:`exact`, :func:`class_means` and :func:`length_bins` are the built-in ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.errors import require, require_nonnegative
+from optsched.instance import FloatArray, Instance, IntArray
+from optsched.io.api_classes import CLASSES, class_of
+
+BoolArray = NDArray[np.bool_]
+Estimator = Callable[[FloatArray, IntArray], FloatArray]
+
+_BIN_TOKENS, _LONGEST_TOKENS = 10, 500  # of MARS
+_STREAMS = {"output_tokens": 0, "duration_s": 1, "response_tokens": 2}  # of random numbers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Phases:
+    """Phases of all requests one after the other, true or predicted.
+
+    Phases ``start[i]`` to ``start[i + 1] - 1`` are those of request i; phase ``start[i] + k`` ends
+    with its call k, and its last phase, ``start[i + 1] - 1``, with the request.
+
+    Parameters
+    ----------
+    start : int array ``(requests + 1,)``
+        First phase of each request, and the number of phases.
+    api_class : int array ``(phases,)``
+        Number of the request's class in :data:`optsched.io.api_classes.CLASSES`; one more for
+        requests of no class.
+    calls : bool array ``(phases,)``
+        Whether a call ends the phase.
+    output_tokens : float array ``(phases,)``
+        Tokens generated in the phase, >= 1.
+    duration_s, response_tokens : float array ``(phases,)``
+        Of the call that ends the phase, >= 0; 0 in a request's last phase.
+    """
+
+    start: IntArray
+    api_class: IntArray
+    calls: BoolArray
+    output_tokens: FloatArray
+    duration_s: FloatArray
+    response_tokens: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            getattr(self, name).setflags(write=False)
+
+
+class Predictors(msgspec.Struct, frozen=True, kw_only=True):
+    """Estimator of each quantity, and the noise on all of them.
+
+    Parameters
+    ----------
+    noise : float
+        p: every estimate is perturbed by N(0, p x true value).
+    seed : int
+        Of the noise. Every p scales the same draws, so that a curve over p has no noise of its own.
+    """
+
+    output_tokens: Estimator
+    duration_s: Estimator
+    response_tokens: Estimator
+    noise: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_nonnegative("noise", self.noise)
+        require(self.seed >= 0, "seed", self.seed, "a whole number >= 0")
+
+
+def exact(values: FloatArray, api_class: IntArray) -> FloatArray:
+    """The true values: a clairvoyant scheduler."""
+    del api_class
+    return values
+
+
+def class_means(values: FloatArray, api_class: IntArray) -> FloatArray:
+    """The mean of the value's API class over the workload (MARS, for calls).
+
+    Requests of no class (:func:`optsched.io.api_classes.class_of`) are averaged together. The mean
+    is over the workload at hand, whose classes MARS measured beforehand.
+    """
+    counts = np.bincount(api_class, minlength=1)
+    totals = np.bincount(api_class, weights=values, minlength=1)
+    estimates: FloatArray = totals[api_class] / counts[api_class]
+    return estimates
+
+
+def length_bins(values: FloatArray, api_class: IntArray) -> FloatArray:
+    """The midpoint 10 b + 5 of the bin b = 0 .. 49 of 10 tokens; 495 from 500 on (MARS).
+
+    A predictor that always finds the right bin.
+    """
+    del api_class
+    last = _LONGEST_TOKENS // _BIN_TOKENS - 1
+    estimates: FloatArray = _BIN_TOKENS * np.minimum(values // _BIN_TOKENS, last) + _BIN_TOKENS / 2
+    return estimates
+
+
+CLAIRVOYANT = Predictors(output_tokens=exact, duration_s=exact, response_tokens=exact)
+MARS = Predictors(output_tokens=length_bins, duration_s=class_means, response_tokens=class_means)
+
+
+def true_phases(instance: Instance) -> Phases:
+    """The phases of every request as they will be."""
+    numbers = {name: k for k, name in enumerate(CLASSES)}
+    counts = np.array([len(r.calls) + 1 for r in instance.requests], dtype=np.int64)
+    start = np.concatenate(([0], np.cumsum(counts)))
+    calls = np.ones(start[-1], dtype=np.bool_)
+    calls[start[1:] - 1] = False
+    made = [call for request in instance.requests for call in request.calls]
+    ends = np.empty(start[-1])  # tokens generated by the request when the phase ends
+    ends[calls] = [call.after_tokens for call in made]
+    ends[~calls] = instance.output_tokens
+    output = np.diff(ends, prepend=0.0)
+    output[start[:-1]] = ends[start[:-1]]
+    duration, response = np.zeros(start[-1]), np.zeros(start[-1])
+    duration[calls] = [call.duration_s for call in made]
+    response[calls] = [call.response_tokens for call in made]
+    of_request = [numbers.get(class_of(r.id), len(numbers)) for r in instance.requests]
+    return Phases(
+        start=start, api_class=np.repeat(np.array(of_request, dtype=np.int64), counts),
+        calls=calls, output_tokens=output, duration_s=duration, response_tokens=response,
+    )  # fmt: skip
+
+
+def predict(instance: Instance, predictors: Predictors) -> Phases:
+    """What ``predictors`` say of every phase; which phases there are is known.
+
+    Estimators of calls see the phases that end with one. Estimates are cut off at the least
+    possible value: 1 generated token, 0 seconds, 0 tokens of response.
+
+    Raises
+    ------
+    InvalidInputError
+        An estimator does not return as many finite numbers as it was given.
+    """
+    true = true_phases(instance)
+    every = np.ones(true.calls.size, dtype=np.bool_)
+
+    def estimated(name: str, values: FloatArray, where: BoolArray, least: float) -> FloatArray:
+        known = values[where]
+        estimator: Estimator = getattr(predictors, name)
+        estimates = _checked(name, estimator(known.copy(), true.api_class[where]), known.size)
+        stream = (predictors.seed, _STREAMS[name])
+        draws = np.random.default_rng(stream).standard_normal(known.size)
+        predicted = np.zeros(values.size)
+        predicted[where] = np.maximum(estimates + predictors.noise * known * draws, least)
+        return predicted
+
+    return replace(
+        true,
+        output_tokens=estimated("output_tokens", true.output_tokens, every, 1.0),
+        duration_s=estimated("duration_s", true.duration_s, true.calls, 0.0),
+        response_tokens=estimated("response_tokens", true.response_tokens, true.calls, 0.0),
+    )
+
+
+def _checked(name: str, estimates: FloatArray, size: int) -> FloatArray:
+    """``estimates`` if they are ``size`` finite numbers."""
+    array = np.asarray(estimates, dtype=np.float64)
+    what = f"predictor of {name}"
+    require(array.shape == (size,), what, array.shape, f"estimates of shape {(size,)}")
+    broken = array[~np.isfinite(array)].tolist()
+    require(not broken, what, broken[:1], "finite numbers")
+    return array
