@@ -127,7 +127,7 @@ def run(problem: Instance, seconds: float, *, prove: bool) -> Trial:
     mine = annealed(problem, deadline=begin + _ANNEALED * seconds)
     rules = mc_sf(problem, skip=False), mc_sf(problem, skip=True)
     best = min(latencies(problem, mine), latencies(problem, rule), *rules)
-    left = seconds - (time.monotonic() - begin)
+    left = None if prove else seconds - (time.monotonic() - begin)
     bound = hindsight_bound(problem, time_limit_s=left, target=best)
     total = bound.total
     if prove and total < best:

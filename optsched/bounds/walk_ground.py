@@ -15,6 +15,7 @@ from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.refuted import hold
 from optsched.bounds.verify.steps import steps_of
 from optsched.bounds.verify.units import cost_doubles, units_for
+from optsched.bounds.verify.work import MOST_SIZES
 from optsched.bounds.verify.workload import Workload
 from optsched.certificate import Line
 from optsched.instance import Instance
@@ -102,6 +103,8 @@ def walk_ground(
         The line is not below the law, requests make calls, or groups do not fit the stages.
     """
     hold(not instance.has_calls, "requests that make calls are not covered")
+    stages = sum(output for _, output, _ in types_of(instance))
+    hold(stages <= MOST_SIZES, f"{stages} stages are too many to be checked one by one")
     limits, cost = instance.limits, instance.cost
     load = Workload(instance.requests, limits, cost)
     units = units_for([*cost_doubles(cost), cost.swap_tok, intercept_s, slope_s], load.cap)

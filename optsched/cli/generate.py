@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from optsched import io
-from optsched.cli.parameters import API_CLASSES, FiniteRange
+from optsched.cli.parameters import FiniteRange, split_names
 from optsched.instance import Instance, require_feasible
 from optsched.io.augmented import augmented
 from optsched.io.generate import AZURE_RATE, azure_like, mix, uniform
@@ -107,7 +107,7 @@ def mix_(
     help="Poisson arrivals per second; 0 lets all arrive at once.",
 )  # fmt: skip
 @click.option(
-    "--classes", type=API_CLASSES,
+    "--classes", metavar="NAME,...", callback=split_names,
     help="Only these of math, qa, ve, chatbot, image and tts, joined by commas.",
 )  # fmt: skip
 @_preset("llama2-7b-a100")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from optsched import io
-from optsched.cli.parameters import API_CLASSES, FiniteRange
+from optsched.cli.parameters import FiniteRange, split_names
 from optsched.errors import UnknownNameError
 from optsched.io import infercept
 from optsched.io.adjust import stretched, with_slos
@@ -54,7 +54,10 @@ Examples:
     "--seed", type=click.IntRange(min=0),
     help="infercept: order of the requests and their arrivals.  [default: 0]",
 )  # fmt: skip
-@click.option("--classes", type=API_CLASSES, help="infercept: only these classes, as math,qa.")
+@click.option(
+    "--classes", metavar="NAME,...", callback=split_names,
+    help="infercept: only these classes, as math,qa.",
+)  # fmt: skip
 @click.option("--span", type=_SECONDS, help="Stretch the arrivals over so many seconds.")
 @click.option("--ttft-slo", type=_SECONDS, help="Give every request this TTFT limit, seconds.")
 @click.option("--tpot-slo", type=_SECONDS, help="The same for TPOT.")

@@ -26,16 +26,9 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class _ApiClasses(click.ParamType):
-    """Names joined by commas; the command refuses those that are no API class."""
-
-    name = "name,name"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The names as a tuple."""
-        return tuple(value.split(",")) if isinstance(value, str) else value
-
-
-API_CLASSES = _ApiClasses()
+def split_names(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[str, ...] | None:
+    """Callback of an option whose value is names joined by commas; None if it is not given."""
+    del ctx, param
+    return None if value is None else tuple(value.split(","))

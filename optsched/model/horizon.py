@@ -6,6 +6,18 @@ them is the optimum over all. Where it comes from, each with its proof:
 tokens
     Unchunked, every processed request generates a token and every batch processes one: at most
     sum O batches. Without evictions every token is processed once: at most sum (I + O - 1).
+useful tokens
+    What a request processes between two of its tokens and loses to an eviction is useless. Leave it
+    out: no batch ends later, nobody holds more, and what is left are at most I + k tokens towards
+    token k + 1, so K = sum over tokens of I + k in all, in no more than K batches. Between two of
+    these in a row may be batches without any. Those are left out as well, unless a request
+    generates in the one, was evicted in between and starts its refill in the other: then two of
+    them remain. In the first one of those that evicted such a request somebody else processed;
+    one token of that is kept, whose KV is no more than was there. The last one, where somebody
+    else than that processes a token, evicts it again; if nobody else does, it had KV after it
+    anyway, and so have those that remain. Together K + 2 (K - 1) batches. Times are no later, so it
+    holds for every objective but goodput with TPOT, and for all at once; not under ``no-hold``,
+    which does not let the token that is kept be held.
 makespan <= U
     Every inequality of :mod:`optsched.model.makespan_lines` is affine in N, so each with a
     positive slope turns U into a bound on N.
@@ -26,10 +38,11 @@ goodput
     T + latency SLO or T + TTFT SLO + (O - 1) TPOT SLO; with no objective, from the start. Let F be
     the last batch that settles a request of G; it ends by the latest of those times, and every
     batch takes at least g(1). The rest is completed as before: G still meets its objectives.
-    A TPOT SLO alone sets no time, and then only the first argument is left.
+    A TPOT SLO alone sets no time.
 
-The first four hold for every schedule of at most that value; the last two for one of them, which
-further conditions on the schedule (``at_most``) could exclude, so they are used without any only.
+Those by a makespan hold for every schedule of at most that value. Useful tokens hold for one that
+is no worse by any objective. Mean TTFT and goodput hold for one that further conditions
+(``at_most``) could exclude, so they are used without any only.
 """
 
 from __future__ import annotations
@@ -101,6 +114,10 @@ def batch_horizon(
         found.append((int(output.sum()), "every batch generates a token"))
     if {"no-evict", "nonpreemptive"} & set(policies):
         found.append((int(final.sum()), "every token is processed once"))
+    waits_pay = Objective.GOODPUT in conditions and any(map(paced, instance.requests))
+    if not waits_pay and "no-hold" not in policies:
+        useful = int((output * instance.prompt_tokens + output * (output - 1) // 2).sum())
+        found.append((3 * useful - 2, "a schedule without useless batches is no worse"))
     for name, value in conditions.items():
         latest = _latest_end_s(instance, name, value)
         if math.isfinite(latest):
@@ -117,6 +134,11 @@ def batch_horizon(
         reason=f"{objective.value} at {cutoff:.6g} does not bound the number of batches; "
         "as many as one request after the other needs",
     )  # fmt: skip
+
+
+def paced(request: Request) -> bool:
+    """Whether a later first token may be better for it."""
+    return request.tpot_slo_s is not None and request.output_tokens > 1 and request.weight > 0
 
 
 def _latest_end_s(instance: Instance, objective: Objective, value: float) -> float:

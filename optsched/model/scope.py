@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.instance import Instance, Request
+from optsched.instance import Instance
+from optsched.model.horizon import paced
 from optsched.model.types import request_types
 from optsched.objective import Objective
 
@@ -57,7 +58,7 @@ def chunking_is_pointless(
         return Verdict(True, "policy nonpreemptive fills every request in one batch")
     if not _offline(instance):
         return Verdict(False, "with arrivals or calls a chunk can use time that is idle")
-    if objective is Objective.GOODPUT and any(_paced(request) for request in instance.requests):
+    if objective is Objective.GOODPUT and any(map(paced, instance.requests)):
         return Verdict(False, "a TPOT SLO: chunks can delay a first token more than the end")
     if limits.kv_tokens > limits.fill_tokens:
         return Verdict(
@@ -182,10 +183,6 @@ def _chunks_are_covered(instance: Instance, objective: Objective) -> Verdict:
             "which the network formulation does not say",
         )  # fmt: skip
     return Verdict(True, "")
-
-
-def _paced(request: Request) -> bool:
-    return request.tpot_slo_s is not None and request.output_tokens > 1 and request.weight > 0
 
 
 def _offline(instance: Instance) -> bool:

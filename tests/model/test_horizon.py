@@ -103,8 +103,9 @@ def test_conditions_shorten_horizons_and_forbid_to_replace_the_rest() -> None:
     )  # fmt: skip
     assert both.batches == 7
     neither = batch_horizon(
-        instance, Objective.MEAN_TTFT, 3.0, unchunked=False, at_most={Objective.GOODPUT: 1.0}
-    )
+        instance, Objective.MEAN_TTFT, 3.0, unchunked=False, policies=("no-hold",),
+        at_most={Objective.GOODPUT: 1.0},
+    )  # fmt: skip
     assert not neither.rigorous
     assert "does not bound" in neither.reason
 
@@ -135,7 +136,26 @@ def test_no_cutoff_leaves_what_holds_for_every_schedule() -> None:
     instance = _instance((3, 2, 0.0), (3, 3, 2.0))
     for objective in set(Objective) - {Objective.GOODPUT}:
         assert batch_horizon(instance, objective, math.inf, unchunked=True).batches == 5
-        assert not batch_horizon(instance, objective, math.inf, unchunked=False).rigorous
+        # 3 + 4 and 3 + 4 + 5 useful tokens: 19 batches, and two between any two.
+        chunked = batch_horizon(instance, objective, math.inf, unchunked=False)
+        assert (chunked.batches, chunked.rigorous) == (3 * 19 - 2, True)
+        held = batch_horizon(instance, objective, math.inf, unchunked=False, policies=("no-hold",))
+        assert not held.rigorous
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_useful_tokens_are_enough_where_the_machine_idles(seed: int) -> None:
+    """Arrivals far apart leave room for any number of useless batches; the optimum does not need
+    them: the search over all schedules finds one as good that keeps to the horizon."""
+    instance = random_instance(500 + seed, most_prompt=3, most_output=2, tight=seed % 2 == 0)
+    late = tuple(
+        msgspec.structs.replace(r, arrival_s=50.0 * i) for i, r in enumerate(instance.requests)
+    )
+    instance = msgspec.structs.replace(instance, requests=late)
+    objective = (*EVERY, Objective.MEAN_TTFT)[seed % 4]
+    _, best = optimum(instance, objective=objective)
+    horizon = batch_horizon(instance, objective, math.inf, unchunked=False)
+    assert best.batch_count <= horizon.batches
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_noise_is_normal_relative_to_the_true_value_and_seeded() -> None:
     both = true.calls & (true.duration_s > 0) & (true.response_tokens >= 20)
     one, other = (
         getattr(noisy(0.1, 1), name)[both] / getattr(true, name)[both]
-        for name in ("duration_s", "output_tokens")
+        for name in ("duration_s", "response_tokens")
     )
     assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
 
