@@ -13,7 +13,7 @@ demo: .venv/core
 	$(BIN)/optsched solve instances/paper/I4.json
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: .venv/dev
 	$(BIN)/ruff check .

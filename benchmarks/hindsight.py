@@ -8,9 +8,11 @@ uniform in 0.5..1.5 per round. Trial t has seed t. One more KV token per request
 paper's own convention (--paper-memory); it changes no conclusion.
 
 Each trial has --seconds: some for annealing, the rest for the Lagrangian bound. With --small there
-are 10..15 requests (arrivals: about as many, at the same rates) and the search goes on until it
-has proven the optimum. MC-SF admits waiting requests by output length, as long as they fit until
-they end, and stops at the first that does not; "skip" goes past it.
+are few requests, --sizes of them (with arrivals at the same rates), and the search goes on until it
+has proven the optimum or has seen --nodes nodes in one pass.
+
+MC-SF admits waiting requests by output length, as long as they fit until they end, and stops at
+the first that does not; "skip" goes past it.
 """
 
 from __future__ import annotations
@@ -52,14 +54,16 @@ class Trial:
     seconds: float
 
 
-def instance(model: str, seed: int, *, small: bool = False, paper_memory: bool = False) -> Instance:
-    """Trial ``seed`` of a model."""
-    rng = random.Random(f"{model} {seed} {small}")
+def instance(
+    model: str, seed: int, *, sizes: tuple[int, int] | None = None, paper_memory: bool = False
+) -> Instance:
+    """Trial ``seed`` of a model; with ``sizes``, least and most requests of the small version."""
+    rng = random.Random(f"{model} {seed} {sizes}")
     capacity = rng.randint(30, 50)
     if model == "offline":
-        arrivals = [0] * (rng.randint(10, 15) if small else rng.randint(40, 60))
+        arrivals = [0] * rng.randint(*(sizes or (40, 60)))
     else:
-        arrivals = _poisson(rng, most=rng.randint(10, 15) if small else None)
+        arrivals = _poisson(rng, most=rng.randint(*sizes) if sizes else None)
     requests = []
     for number, arrival in enumerate(arrivals):
         prompt = rng.randint(1, 5)
@@ -120,18 +124,18 @@ def mc_sf(problem: Instance, *, skip: bool) -> int:
     return total
 
 
-def run(problem: Instance, seconds: float, *, prove: bool) -> Trial:
-    """One trial."""
+def run(problem: Instance, seconds: float, *, most_nodes: int) -> Trial:
+    """One trial; with ``most_nodes``, the search for the optimum too."""
     begin = time.monotonic()
     rule = scheduler("mc-sf")(problem)
     mine = annealed(problem, deadline=begin + _ANNEALED * seconds)
     rules = mc_sf(problem, skip=False), mc_sf(problem, skip=True)
     best = min(latencies(problem, mine), latencies(problem, rule), *rules)
-    left = None if prove else seconds - (time.monotonic() - begin)
+    left = None if most_nodes else seconds - (time.monotonic() - begin)
     bound = hindsight_bound(problem, time_limit_s=left, target=best)
     total = bound.total
-    if prove and total < best:
-        found = search(bound, known=best)
+    if most_nodes and total < best:
+        found = search(bound, known=best, most_nodes=most_nodes)
         if found.schedule is not None:
             assert latencies(problem, found.schedule) == found.total
         best = found.total
@@ -148,16 +152,22 @@ def run(problem: Instance, seconds: float, *, prove: bool) -> Trial:
 @click.option("--trials", default=20, show_default=True)
 @click.option("--first", default=0, show_default=True, help="Seed of the first trial.")
 @click.option("--seconds", default=120.0, show_default=True, help="Per trial.")
-@click.option("--small", is_flag=True, help="10 to 15 requests, proven optimal.")
+@click.option("--small", is_flag=True, help="Few requests, and the proven optimum.")
+@click.option(
+    "--sizes", nargs=2, type=int, default=(8, 10), show_default=True, help="With --small."
+)
+@click.option("--nodes", default=4_000_000, show_default=True, help="With --small.")
 @click.option("--paper-memory", is_flag=True, help="One more KV token per request and round.")
 def main(
-    model: str, trials: int, first: int, seconds: float, small: bool, paper_memory: bool
-) -> None:
+    model: str, trials: int, first: int, seconds: float, small: bool, sizes: tuple[int, int],
+    nodes: int, paper_memory: bool,
+) -> None:  # fmt: skip
     """Print the table and what it says beside the paper."""
     rows, done = [], []
     for seed in range(first, first + trials):
-        problem = instance(model, seed, small=small, paper_memory=paper_memory)
-        trial = run(problem, seconds, prove=small)
+        few = sizes if small else None
+        problem = instance(model, seed, sizes=few, paper_memory=paper_memory)
+        trial = run(problem, seconds, most_nodes=nodes if small else 0)
         done.append(trial)
         rows.append(
             (

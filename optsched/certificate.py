@@ -10,6 +10,8 @@ that every schedule has at least so many batches, *times* turn a count into seco
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
@@ -218,6 +220,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         The choices that prove it.
     objective : Objective
         What the bound is on.
+    subject_to : mapping of Objective to float
+        The bound holds for the schedules whose other objectives are at most (``goodput``: at least)
+        this.
     """
 
     instance: Instance
@@ -226,6 +231,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     proof: str
     argument: Argument
     objective: Objective = Objective.MAKESPAN
+    subject_to: Mapping[Objective, float] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         require(abs(self.bound_s) < float("inf"), "bound_s", self.bound_s, "a finite number")
+        for other, limit in self.subject_to.items():
+            require(0 <= limit < float("inf"), f"subject_to.{other}", limit, "a number >= 0")

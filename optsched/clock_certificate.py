@@ -176,7 +176,40 @@ class PricedWork(
         require_count("unit_bits", self.unit_bits, 0, 1000)
 
 
-ClockArgument: TypeAlias = OrderedMean | GroupedMean | UniformMean | PricedWork | TimePrices
+class MachineChains(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="machine-chains"
+):
+    """One machine serves the charge of each request's first token, then that of the rest."""
+
+    line: Line
+    shares: Shares
+
+
+class LimitedMean(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="limited-mean"
+):
+    """A bound on ``first`` x mean TTFT + ``whole`` x mean latency, of which one is limited.
+
+    Parameters
+    ----------
+    first, whole : int
+        Weights; what matters is their ratio.
+    weighted : MachineChains or TimePrices
+        What bounds the weighted sum.
+    """
+
+    first: int
+    whole: int
+    weighted: MachineChains | TimePrices
+
+    def __post_init__(self) -> None:
+        require_count("first", self.first, 1, _MOST_PARTS)
+        require_count("whole", self.whole, 1, _MOST_PARTS)
+
+
+ClockArgument: TypeAlias = (
+    OrderedMean | GroupedMean | UniformMean | PricedWork | TimePrices | LimitedMean
+)
 
 
 def require_ascending(name: str, values: tuple[int, ...], at_least: int) -> None:

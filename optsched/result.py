@@ -97,22 +97,24 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Parameters
     ----------
     rules : tuple of str
-        Limits and policies without which it is not proven unreachable.
+        Limits, policies and other objectives that are limited, without which it is not proven
+        unreachable.
     requests : tuple of str
         Ids of the requests that it is unreachable with; for goodput those whose objectives cannot
         be met together. Empty where they were not told apart.
-    relaxed_target : float
+    relaxed_target : float or None
         The bound: no schedule is better, so the target must be at least (goodput: at most) this.
+        None if no target can be reached, because the limits on other objectives cannot be kept.
     slo_factor : float or None
         For goodput: if all SLOs of ``requests`` were this many times as long they could be met
-        together, as far as a search within a percent could tell.
+        together under all rules, as far as a search within a percent could tell.
     irreducible : bool
         Whether leaving out any one of the rules and requests was tried to the end.
     """
 
     rules: tuple[str, ...]
     requests: tuple[str, ...]
-    relaxed_target: float
+    relaxed_target: float | None
     slo_factor: float | None
     irreducible: bool
 
@@ -143,6 +145,8 @@ class Result:
         The formulation that was solved and why it was chosen.
     steps : tuple of Step
         All that was tried, in order.
+    certified : bool
+        Whether a certificate was written.
     target : Target or None
         The question that was asked, if one was, and its answer.
     conflict : Conflict or None
@@ -169,6 +173,7 @@ class Result:
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    certified: bool = False
     target: Target | None = None
     conflict: Conflict | None = None
     tie: Tie | None = None
@@ -182,3 +187,8 @@ class Result:
     def optimal(self) -> bool:
         """Whether the schedule is proven optimal within ``scope``."""
         return self.gap is not None and self.gap <= OPTIMAL_GAP
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody asked to stop on the way, whatever was proven by then."""
+        return any(step.termination == "interrupted" for step in self.steps)

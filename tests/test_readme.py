@@ -20,10 +20,12 @@ def blocks(language: str) -> list[str]:
 
 
 def masked(text: str) -> str:
-    """``text`` with the seconds that something took replaced; column widths may follow them."""
+    """``text`` with the seconds that something took replaced, and with the column widths that
+    follow them."""
     text = re.sub(r" +\d+\.\d\d s$", " # s", text, flags=re.M)
     text = re.sub(r"(finished|time-limit) +\d+\.\d\d", r"\1 #", text)
-    return re.sub(r"─+", "─", "\n".join(line.rstrip() for line in text.strip().splitlines()))
+    text = "\n".join(line.rstrip() for line in text.strip().splitlines())
+    return re.sub(r" {2,}", "  ", re.sub(r"─+", "─", text))
 
 
 @pytest.mark.parametrize("block", blocks("console"), ids=lambda b: b.splitlines()[0])

@@ -56,7 +56,7 @@ Content = tuple[int, ...]
 Potentials = dict[Content, list[int]]  # by offset
 _MOST_CONTENTS = 1_000_000
 _MOST_HELD = 10_000_000
-_MOST_FITTED = 100_000_000
+_MOST_LOOKS = 100_000_000  # for a kind that fits
 _MOST_EARNINGS = 5_000_000
 
 
@@ -74,17 +74,25 @@ def best_earnings(cap: int, items: Iterable[tuple[int, int]]) -> list[int]:
 def contents(pages: list[int], cap: int) -> Iterator[Content]:
     """All multisets of kinds that fit in ``cap`` pages, as ascending tuples of kind numbers, in
     lexicographic order (the empty one first)."""
-    pending: list[tuple[Content, int]] = [((), cap)]
-    fitted = 0
-    while pending:
-        content, free = pending.pop()
-        yield content
-        lowest = content[-1] if content else 0
-        fitted += len(pages) - lowest
-        hold(fitted <= _MOST_FITTED, "contents are too many to be checked")
-        for kind in range(len(pages) - 1, lowest - 1, -1):
-            if pages[kind] <= free:
-                pending.append(((*content, kind), free - pages[kind]))
+    content: list[int] = []
+    free, kind, looked = cap, 0, 0
+    yield ()
+    while True:
+        first = kind
+        while kind < len(pages) and pages[kind] > free:
+            kind += 1
+        looked += 1 + kind - first
+        hold(looked <= _MOST_LOOKS, "contents are too many to be checked")
+        if kind < len(pages):
+            content.append(kind)
+            free -= pages[kind]
+            yield tuple(content)
+        elif content:
+            kind = content.pop()
+            free += pages[kind]
+            kind += 1
+        else:
+            return
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ O - stride * (G - 1) of them have G = ceil(O / stride) groups, the others one le
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,15 +37,17 @@ class Demand:
         """Largest KV size of any request."""
         return int((self.prompt + self.output).max()) - 1
 
-    def select(self, rows: NDArray[np.bool_]) -> Demand:
-        """The shapes where ``rows`` is true."""
+    def select(self, rows: IntArray) -> Demand:
+        """The shapes of these rows."""
         return Demand(prompt=self.prompt[rows], output=self.output[rows], count=self.count[rows])
 
 
 def demand(prompt: IntArray, output: IntArray) -> Demand:
     """Equal requests counted together."""
-    shapes, count = np.unique(np.stack((prompt, output)), axis=1, return_counts=True)
-    return Demand(prompt=shapes[0], output=shapes[1], count=count.astype(np.int64))
+    # No np.unique over an axis: it turns a keyboard interrupt into a TypeError.
+    found = Counter(zip(prompt.tolist(), output.tolist(), strict=True))
+    columns = np.array([(*shape, count) for shape, count in sorted(found.items())], dtype=np.int64)
+    return Demand(prompt=columns[:, 0], output=columns[:, 1], count=columns[:, 2])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +69,10 @@ def total_price(
     page size.
     """
     total = Fraction(0)
-    below = 0
-    for upto in cells:
-        rows = (requests.prompt > below) & (requests.prompt <= upto)
-        below = upto
-        if rows.any():
+    cell = np.searchsorted(np.asarray(cells), requests.prompt)
+    order = np.argsort(cell, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(cell[order])) + 1):
+        if cell[rows[0]] < len(cells):
             total += _cell(requests.select(rows), prices, refills, limits, stride)
     return total
 

@@ -54,6 +54,9 @@ def _run_command() -> int:
         return error.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:
+        # All that click still ends by itself without standalone mode is a pipe without a reader.
+        raise BrokenPipeError from None
     return int(code)
 
 

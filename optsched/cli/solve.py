@@ -134,7 +134,7 @@ def solve(
     options = SolveOptions(
         objective=goal, then=Objective(then) if then else None, asked=asked or "",
         target=None if asked is None else target_value(workload, goal, asked),
-        subject_to=dict(map(_limit, subject_to)),
+        subject_to=_limits(subject_to),
         policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver,
         effort=effort, time_limit_s=time_limit, relative_gap=gap, seed=seed, threads=threads,
         warm_start=warm_start, write_model=write_model, certificate=certificate,
@@ -152,9 +152,13 @@ def solve(
         if as_json:
             print_json(io.result_file(_infeasible(workload, options), workload))
         raise
-    if certificate is not None:
-        certified = io.read_certificate(certificate).bound_s
-        click.echo(f"{certificate}: proves {certified!r} {goal.unit}", err=True)
+    if certificate is not None and not result.certified:
+        click.echo(f"{certificate}: not written, as there was no bound yet", err=True)
+    elif certificate is not None:
+        claim = io.read_certificate(certificate)
+        text = f"proves {claim.bound_s!r} {claim.objective.unit}"
+        about = "" if claim.objective is goal else f" of {claim.objective.value}"
+        click.echo(f"{certificate}: {text}{about}", err=True)
     if out is not None:
         io.write_result(result, workload, out)
     if as_json:
@@ -187,6 +191,15 @@ def _target_text(objective: Objective, at_most: str | None, at_least: str | None
             hint="goodput is to be at least, every other objective at most a target",
         )
     return given
+
+
+def _limits(texts: tuple[str, ...]) -> dict[Objective, float]:
+    """The limits that are all kept: of two on one objective the tighter one."""
+    limits: dict[Objective, float] = {}
+    for objective, limit in map(_limit, texts):
+        known = limits.get(objective, limit)
+        limits[objective] = known if objective.better(known, limit) else limit
+    return limits
 
 
 def _limit(text: str) -> tuple[Objective, float]:
@@ -261,15 +274,24 @@ def _answer(goal: Objective, target: Target, unit: str) -> str:
 
 
 def _print_conflict(goal: Objective, conflict: Conflict) -> None:
-    together = "their SLOs cannot be met together" if goal.maximised else "these alone exceed it"
+    together = "these alone exceed it"
+    if goal.maximised:
+        together = "of their SLOs not enough can be met together"
+    if len(conflict.requests) == 1:
+        together = "its SLOs cannot be met" if goal.maximised else "this one alone exceeds it"
     rows = [("rules", ", ".join(conflict.rules) or "none: it would be out of reach without limits")]
     if conflict.requests:
         shown = ", ".join(conflict.requests[:_SHOWN])
         more = len(conflict.requests) - _SHOWN
         shown += f" and {more} more" if more > 0 else ""
         rows.append(("requests", f"{shown}: {together}"))
-    side = "at most" if goal.maximised else "at least"
-    rows.append(("relax", f"the target to {side} {amount(conflict.relaxed_target, goal)}"))
+    if conflict.relaxed_target is None:
+        rows.append(
+            ("relax", "no target can be reached: the limits on other objectives exclude all")
+        )
+    else:
+        side = "at most" if goal.maximised else "at least"
+        rows.append(("relax", f"the target to {side} {amount(conflict.relaxed_target, goal)}"))
     if conflict.slo_factor is not None:
         rows.append(
             ("or", f"the SLOs of these requests to {conflict.slo_factor:.4g} times as long")

@@ -65,6 +65,7 @@ def _print(claim: Certificate, verdict: Verdict) -> None:
         ("digest", instance.digest),
         ("claim", _claim(claim)),
         ("holds for", _ASSUMPTIONS),
+        *(("", limit) for limit in _limits(claim)),
         *(("", note) for note in _left_out(claim)),
         ("proof", claim.proof),
         *(("", line) for line in describe(claim.argument)),
@@ -85,6 +86,16 @@ def _claim(claim: Certificate) -> str:
     return f"no schedule has a {_NAMES[claim.objective]} below {claim.bound_s!r} s"
 
 
+def _limits(claim: Certificate) -> list[str]:
+    """The side conditions of the claim, in words."""
+    return [
+        f"only with a {_NAMES[other]} of at most {limit!r} s"
+        if other is not Objective.GOODPUT
+        else f"only if requests of weight {limit!r} or more meet their objectives"
+        for other, limit in claim.subject_to.items()
+    ]
+
+
 def _left_out(claim: Certificate) -> list[str]:
     if not claim.instance.has_calls:
         return []
@@ -102,7 +113,8 @@ def _json(claim: Certificate, verdict: Verdict) -> dict[str, Any]:
         "requests": len(claim.instance),
         "objective": claim.objective.value,
         "unit": claim.objective.unit,
-        "assumptions": [_ASSUMPTIONS, *_left_out(claim)],
+        "subject_to": {other.value: limit for other, limit in claim.subject_to.items()},
+        "assumptions": [_ASSUMPTIONS, *_limits(claim), *_left_out(claim)],
         "proof": claim.proof,
         "argument": describe(claim.argument),
         "claimed_s": verdict.claimed_s,

@@ -29,6 +29,7 @@ def certificate_file(certificate: Certificate) -> CertificateFile:
         proof=certificate.proof,
         argument=certificate.argument,
         instance=msgspec.json.decode(text, type=InstanceFile),
+        subject_to={other.value: limit for other, limit in certificate.subject_to.items()},
     )
 
 
@@ -52,6 +53,7 @@ def read_certificate(path: str | Path) -> Certificate:
         return Certificate(
             instance=instance, digest=wire.digest, bound_s=wire.bound_s, proof=wire.proof,
             argument=wire.argument, objective=Objective(wire.objective),
+            subject_to={Objective(other): limit for other, limit in wire.subject_to.items()},
         )  # fmt: skip
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error.message}", hint=error.hint) from None

@@ -14,6 +14,7 @@ from optsched.instance import Call, Limits, Request
 from optsched.result import Conflict, Step, Target, Tie
 
 Name = Annotated[str, Meta(min_length=1)]
+ObjectiveName = Literal["makespan", "mean-latency", "mean-ttft", "max-latency", "goodput"]
 KindLabel = Literal["process", "evict", "swap_out", "swap_in"]
 
 
@@ -147,18 +148,18 @@ class ResultFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class CertificateFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A claimed bound on an objective, the instance it is about, and what proves it.
 
-    ``bound_s`` is in seconds, for goodput in weight; the objective is the makespan if not given.
+    ``bound_s`` is in seconds, for goodput in weight; the objective is the makespan if not given. It
+    holds for the schedules within the limits ``subject_to``.
     """
 
     format: Literal["optsched-certificate/1"]
     digest: str
-    objective: Literal["makespan", "mean-latency", "mean-ttft", "max-latency", "goodput"] = (
-        "makespan"
-    )
+    objective: ObjectiveName = "makespan"
     bound_s: float
     proof: str
     argument: Argument
     instance: InstanceFile
+    subject_to: dict[ObjectiveName, float] = {}
 
 
 FORMATS: dict[str, type[Struct]] = {

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import msgspec
 
+from optsched.errors import UnsupportedError
 from optsched.instance import Instance, Limits
 from optsched.objective import Objective
 from optsched.result import Conflict, Result
@@ -27,6 +28,7 @@ _LEAST_S = 0.5
 _FACTOR_STEPS = 8
 _MOST_FACTOR = 2.0**20
 _CLOSE = 1.01  # of the smallest factor
+_MEANS = (Objective.MEAN_LATENCY, Objective.MEAN_TTFT)
 
 
 def explain_refusal(
@@ -50,12 +52,12 @@ def explain_refusal(
         pick = _slos_of if options.objective.maximised else _requests_of
         asked = [r.id for r in instance.requests if _counts(r.id, instance, options)]
         requests = filter_.without_needless(asked, pick)
-    best = ask(instance, replace(options, target=None, time_limit_s=filter_.share_s))
-    bounds = [b for b in (refused.bound, best.bound) if b is not None]
-    factor = filter_.slo_factor(requests) if options.objective.maximised and requests else None
+    relaxed = filter_.relaxed_target(instance, replace(options, target=None), refused.bound)
+    factor = None
+    if options.objective.maximised and requests:
+        factor = filter_.slo_factor(*_slos_of(instance, options, requests))
     return Conflict(
-        rules=rules, requests=requests, slo_factor=factor,
-        relaxed_target=min(bounds) if options.objective.maximised else max(bounds),
+        rules=rules, requests=requests, slo_factor=factor, relaxed_target=relaxed,
         irreducible=filter_.settled and len(instance) <= _MOST_REQUESTS,
     )  # fmt: skip
 
@@ -80,23 +82,49 @@ class _Filter:
     ) -> None:  # fmt: skip
         self.instance, self.options, self.ask = instance, options, ask
         self.deadline, self.report = deadline, report
-        self.settled = True
+        self.settled, self.interrupted = True, False
 
     @property
     def share_s(self) -> float:
         """Seconds for the next question."""
         return max(_SHARE * (self.deadline - time.monotonic()), _LEAST_S)
 
-    def refused(self, instance: Instance, options: SolveOptions) -> bool | None:
+    def refused(self, what: str, instance: Instance, options: SolveOptions) -> bool | None:
         """Whether the target is proven unreachable; None if that is not settled in time."""
         if self.deadline <= time.monotonic():
             return None
+        answer = self._ask(what, instance, options)
+        if answer is None or answer.target is None:
+            return None
+        return {"yes": False, "no": True}.get(answer.target.answer)
+
+    def relaxed_target(
+        self, instance: Instance, options: SolveOptions, bound: float
+    ) -> float | None:
+        """The best bound known, ``bound`` at least; None if there is no schedule at all."""
+        best = None if self.interrupted else self._ask("what can be reached?", instance, options)
+        if best is not None and best.termination == "infeasible":
+            return None
+        if best is None or best.bound is None or options.objective.better(best.bound, bound):
+            return bound
+        return best.bound
+
+    def _ask(self, what: str, instance: Instance, options: SolveOptions) -> Result | None:
+        """None if it was interrupted, or needs one of the rules that were left out."""
         limited = replace(
             options, time_limit_s=self.share_s, certificate=None, write_model=None,
             then=None, warm_start="best",
         )  # fmt: skip
-        answer = self.ask(instance, limited)
-        return {"yes": False, "no": True}.get(answer.target.answer if answer.target else "")
+        try:
+            self.report(what)
+            answer = self.ask(instance, limited)
+        except UnsupportedError:
+            return None
+        except KeyboardInterrupt:
+            answer = None
+        if answer is None or answer.interrupted:
+            self.interrupted, self.deadline = True, time.monotonic()
+        return answer
 
     def without_needless(self, names: Sequence[str], apply: Apply) -> tuple[str, ...]:
         """Those of ``names`` that the refusal needs; the others stay left out from here on."""
@@ -106,8 +134,7 @@ class _Filter:
             changed = apply(self.instance, self.options, rest)
             if changed is None:
                 continue
-            self.report(f"is {name} needed?")
-            still = self.refused(*changed)
+            still = self.refused(f"is {name} needed?", *changed)
             self.settled &= still is not None
             if still:
                 kept = rest
@@ -116,35 +143,37 @@ class _Filter:
             self.instance, self.options = final
         return tuple(kept)
 
-    def slo_factor(self, requests: Sequence[str]) -> float | None:
-        """Least factor on the SLOs of ``requests`` with which all of them are met together."""
+    def slo_factor(self, instance: Instance, options: SolveOptions) -> float | None:
+        """Least factor on all SLOs of ``instance`` with which the target is reached."""
+
+        def met(factor: float) -> bool | None:
+            what = f"SLOs {factor:.4g} times as long"
+            refused = self.refused(what, _longer_slos(instance, factor), options)
+            return None if refused is None else not refused
+
         low, high = 1.0, 2.0
-        while self._met(high) is False:
+        while met(high) is False:
             low, high = high, 2 * high
             if high > _MOST_FACTOR:
                 return None
-        if self._met(high) is not True:
+        if met(high) is not True:
             return None
         for _ in range(_FACTOR_STEPS):
             if high <= low * _CLOSE:
                 break
             middle = (low * high) ** 0.5
-            met = self._met(middle)
-            if met is None:
-                return None
-            low, high = (low, middle) if met else (middle, high)
+            reached = met(middle)
+            if reached is None:
+                break  # out of time: this far it is known
+            low, high = (low, middle) if reached else (middle, high)
         return high
-
-    def _met(self, factor: float) -> bool | None:
-        self.report(f"SLOs {factor:.4g} times as long")
-        refused = self.refused(_longer_slos(self.instance, factor), self.options)
-        return None if refused is None else not refused
 
 
 def _rules(instance: Instance, options: SolveOptions) -> list[str]:
-    """Names of the limits and policies in force; the rules of ``docs/problem.md``."""
+    """Names of the policies, limited objectives and limits in force; the rules of
+    ``docs/problem.md``."""
     limits = instance.limits
-    names = list(options.policies)
+    names = [*options.policies, *(other.value for other in options.subject_to)]
     if limits.batch_requests is not None:
         names.append("batch_requests")
     if limits.prefill_tokens is not None:
@@ -176,23 +205,33 @@ def _without_rules(
         requests = tuple(msgspec.structs.replace(r, arrival_s=0.0) for r in requests)
     changed = Instance(name=instance.name, limits=relaxed, cost=instance.cost, requests=requests)
     policies = tuple(policy for policy in options.policies if policy in kept)
-    return changed, replace(options, policies=policies)
+    subject_to = {o: limit for o, limit in options.subject_to.items() if o.value in kept}
+    return changed, replace(options, policies=policies, subject_to=subject_to)
 
 
 def _requests_of(
     instance: Instance, options: SolveOptions, kept: Sequence[str]
 ) -> tuple[Instance, SolveOptions] | None:
-    """Only the requests ``kept``. A mean is over fewer then, so the target for the sum is kept."""
+    """Only the requests ``kept``. A mean is over fewer then, so what its sum may be is kept; those
+    left out do no worse than to meet all their SLOs."""
     requests = tuple(request for request in instance.requests if request.id in kept)
     if not requests or options.target is None:
         return None
-    target = options.target
-    if options.objective in (Objective.MEAN_LATENCY, Objective.MEAN_TTFT):
-        target *= len(instance) / len(requests)
+    share = len(instance) / len(requests)
+    left_out = sum(r.weight for r in instance.requests) - sum(r.weight for r in requests)
+
+    def allowed(objective: Objective, limit: float) -> float:
+        if objective.maximised:
+            return max(0.0, limit - left_out)
+        return limit * share if objective in _MEANS else limit
+
     changed = Instance(
         name=instance.name, limits=instance.limits, cost=instance.cost, requests=requests
     )
-    return changed, replace(options, target=target)
+    return changed, replace(
+        options, target=allowed(options.objective, options.target),
+        subject_to={other: allowed(other, limit) for other, limit in options.subject_to.items()},
+    )  # fmt: skip
 
 
 def _slos_of(

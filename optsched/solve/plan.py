@@ -144,10 +144,13 @@ def _plan(
     limited: Collection[Objective], scope: str,
 ) -> Plan:  # fmt: skip
     batches = _batches(instance)
-    size = estimated_columns(
-        instance, batches, policies=policies, objective=objective,
-        at_most=dict.fromkeys(limited, 0.0),
-    )  # fmt: skip
+    # Fill, decode, hold and wait of every token of a type in every batch, before a closer count.
+    size = 4 * batches * sum(output for _, output in _shapes(instance))
+    if size <= MOST_NETWORK_COLUMNS:
+        size = estimated_columns(
+            instance, batches, policies=policies, objective=objective,
+            at_most=dict.fromkeys(limited, 0.0),
+        )  # fmt: skip
     large = size > MOST_NETWORK_COLUMNS and formulation == "auto"
     small = compact_steps(instance, batches) <= MOST_COMPACT_STEPS
     verdicts = [chunking_is_pointless(instance, policies, each) for each in (objective, *limited)]
@@ -185,6 +188,10 @@ def _batches(instance: Instance) -> int:
     area = int((output * prompt + output * (output - 1) // 2).sum()) // limits.kv_tokens
     tokens = int(instance.final_tokens.sum()) // limits.batch_tokens
     return max(area, tokens, int(output.max())) + 1
+
+
+def _shapes(instance: Instance) -> set[tuple[int, int]]:
+    return set(zip(instance.prompt_tokens.tolist(), instance.output_tokens.tolist(), strict=True))
 
 
 def compact_steps(instance: Instance, batches: int) -> int:

@@ -66,9 +66,9 @@ def policy_prices(
     """
     free = solve(instance, replace(options, policies=()), report=report)
     found: dict[str, Result | InfeasibleError] = {}
-    best, objective = free, options.objective
+    best, objective, interrupted = free, options.objective, free.interrupted
     for policy in policies:
-        if any(step.termination == "interrupted" for step in best.steps):
+        if interrupted:
             break
         known = [assess(instance, best.schedule, "no policy")] if best.schedule else []
 
@@ -82,7 +82,7 @@ def policy_prices(
         except InfeasibleError as error:
             found[policy] = error
             continue
-        found[policy] = result
+        found[policy], interrupted = result, result.interrupted
         if result.value is not None and (
             best.value is None or objective.better(result.value, best.value)
         ):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.constraints import compact, network
-from optsched.errors import OptschedError, SolverError, UnsupportedError
+from optsched.errors import InvalidInputError, OptschedError, SolverError, UnsupportedError
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
 from optsched.model.horizon import batch_horizon
@@ -66,11 +66,21 @@ class Program:
     separate: Callable[[FloatArray], Block | None] | None
 
 
+class NoScheduleError(OptschedError):
+    """No schedule costs at most ``cutoff`` and keeps every limit: there is nothing to build."""
+
+    def __init__(self, message: str, cutoff: float) -> None:
+        super().__init__(message)
+        self.cutoff = cutoff
+
+
 def program(search: Search, stage: Stage) -> Program:
     """The program of ``stage``.
 
     Raises
     ------
+    NoScheduleError
+        No schedule is within the cutoff and the limits.
     UnsupportedError
         It would be too large, or no schedule is known that limits the number of batches.
     """
@@ -100,15 +110,25 @@ def _most_batches(search: Search, stage: Stage, cutoff: float) -> int:
 
     Raises
     ------
+    NoScheduleError
+        No schedule is within the cutoff and the limits.
     UnsupportedError
         There is no such number.
     """
     worst = 0.0 if search.objective.maximised else math.inf
-    horizon = batch_horizon(
-        search.instance, search.objective, search.cost(cutoff) if cutoff < math.inf else worst,
-        unchunked=stage.formulation == "network" and not stage.chunking,
-        policies=search.policies, at_most=search.options.subject_to,
-    )  # fmt: skip
+    try:
+        horizon = batch_horizon(
+            search.instance, search.objective, search.cost(cutoff) if cutoff < math.inf else worst,
+            unchunked=stage.formulation == "network" and not stage.chunking,
+            policies=search.policies, at_most=search.options.subject_to,
+        )  # fmt: skip
+    except InvalidInputError as error:
+        raise NoScheduleError(error.message, cutoff) from error
+    if horizon.batches < search.least_batches:
+        raise NoScheduleError(
+            f"{horizon.reason}: at most {horizon.batches} batches, but every schedule has "
+            f"{search.least_batches}", cutoff,
+        )  # fmt: skip
     if not horizon.rigorous:
         raise UnsupportedError(f"no horizon holds every schedule: {horizon.reason}")
     return horizon.batches

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from optsched.bounds import BestBound, best_bound, certificate_of
 from optsched.bounds.clock import ClockBound, certify_clock, clock_bound
@@ -13,7 +15,8 @@ from optsched.objective import Objective
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proven:
-    """A bound on an objective over all schedules, found without a formulation.
+    """A bound on an objective, found without a formulation: over all schedules, or over those that
+    are within limits on others.
 
     Parameters
     ----------
@@ -45,6 +48,7 @@ class Proven:
 def prove(
     instance: Instance, objective: Objective, *, effort: str = "normal",
     time_limit_s: float | None = None, target: float | None = None,
+    subject_to: Mapping[Objective, float] = MappingProxyType({}),
 ) -> Proven:  # fmt: skip
     """The best bound that ``effort`` allows.
 
@@ -54,6 +58,8 @@ def prove(
         See :func:`optsched.bounds.best_bound`.
     target : float, optional
         Value of a known schedule: nothing more is tried once the bound reaches it.
+    subject_to : mapping of Objective to float, optional
+        Limits on other objectives, that the schedules may be taken to be within.
 
     Raises
     ------
@@ -67,8 +73,9 @@ def prove(
             parts=best.bound.parts, source=best,
         )  # fmt: skip
     found = clock_bound(
-        instance, objective, effort=effort, time_limit_s=time_limit_s, target=target
-    )
+        instance, objective, effort=effort, time_limit_s=time_limit_s, target=target,
+        subject_to=subject_to,
+    )  # fmt: skip
     return Proven(
         objective=objective, value=found.value, proof=found.proof, parts=dict(found.parts),
         source=found,

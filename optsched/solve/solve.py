@@ -32,6 +32,7 @@ from optsched.warmstart.portfolio import StoppedEarly
 from optsched.warmstart.serial import serial
 from optsched.warmstart.table import RULES
 
+_FAST_RULE = "sarathi-pc-ef"
 _LEAST_TIE_S = 1.0  # for the second objective, however long the first one took
 _SCHEDULERS_SHARE = 0.5  # of the time left, for one that tries many schedules
 _PRICED_SHARE = 0.1  # of the time, where a formulation comes after the priced bounds
@@ -72,6 +73,8 @@ def solve(
     begin = time.monotonic()
     result = _solve(instance, options, known, report)
     if options.then is None or result.value is None or result.schedule is None:
+        return result
+    if result.interrupted:
         return result
     left = options.time_limit_s - (time.monotonic() - begin)
     return _break_ties(instance, options, result, left, report)
@@ -133,12 +136,16 @@ def _solve(
     )  # fmt: skip
     used: list[str] = []
     solver_name: str | None = None
+    for candidate in known:
+        search.offer(candidate)
     try:
-        _quick_bound(search)
-        _schedulers(search, known, rules=bool(chosen.stages))
-        share = _PRICED_SHARE if chosen.stages else 1.0
-        _priced_bound(search, share * search.remaining_s)
-        if options.write_model is not None:
+        _refute_limits(search, "quick", search.remaining_s)
+        if not search.infeasible:
+            _quick_bound(search)
+            _schedulers(search, rules=bool(chosen.stages))
+            share = _PRICED_SHARE if chosen.stages else 1.0
+            _priced_bound(search, share * search.remaining_s)
+        if options.write_model is not None and not search.infeasible:
             _write_model(search, chosen, options.write_model)
         for index, stage in enumerate(chosen.stages):
             if search.closed or search.infeasible or search.interrupted or search.remaining_s <= 0:
@@ -149,17 +156,39 @@ def _solve(
             solver_name = outcome.solver if outcome else solver_name
     except KeyboardInterrupt:
         search.interrupted = True
+        search.record("interrupted", begin, termination="interrupted")
         _fall_back(search)
+    certified = options.certificate is not None and search.proven is not None
     if options.certificate is not None and search.proven is not None:
         write_certificate(search.proven.certificate(instance), options.certificate)
-    return _result(search, chosen, used, solver_name, time.monotonic() - begin)
+    result = _result(search, chosen, used, solver_name, time.monotonic() - begin)
+    return replace(result, certified=certified)
 
 
 def _quick_bound(search: Search) -> None:
     begin = time.monotonic()
     search.tell("bounds")
     search.least_batches = lower_bound(search.instance).batches
-    _take(search, prove(search.instance, search.objective, effort="quick"), begin)
+    found = prove(
+        search.instance, search.objective, effort="quick", subject_to=search.options.subject_to
+    )
+    _take(search, found, begin)
+
+
+def _refute_limits(search: Search, effort: str, time_limit_s: float) -> None:
+    """End the search if the bound on another objective is beyond its limit."""
+    for other, limit in search.options.subject_to.items():
+        begin = time.monotonic()
+        found = prove(search.instance, other, effort=effort, time_limit_s=max(time_limit_s, 0.0))
+        beyond = abs(found.value - limit) > OPTIMAL_GAP * abs(limit)
+        if not (other.better(limit, found.value) and beyond):
+            continue
+        side = "at least" if other.maximised else "at most"
+        note = f"{other.value} is to be {side} {limit!r}, but its bound is {found.value!r}"
+        search.infeasible, search.proven = True, found
+        search.scope = f"no schedule exists: {note} by {found.proof}"
+        search.record(found.proof, begin, note=note, scope=other.value, bound=found.value)
+        return
 
 
 def _take(search: Search, found: Proven, begin: float) -> None:
@@ -170,13 +199,11 @@ def _take(search: Search, found: Proven, begin: float) -> None:
     search.record(found.proof, begin, bound=found.value)
 
 
-def _schedulers(search: Search, known: Sequence[Candidate], *, rules: bool) -> None:
-    """Offer what is known and what schedulers find; ``rules`` asks for more than the portfolio."""
+def _schedulers(search: Search, *, rules: bool) -> None:
+    """Offer what schedulers find; ``rules`` asks for more than the portfolio."""
     begin = time.monotonic()
     if search.closed:
-        return  # the bound alone answers the question
-    for candidate in known:
-        search.offer(candidate)
+        return  # the bound alone answers the question, or what is known
     for name in _warm_starts(search, rules=rules):
         if search.closed or search.remaining_s <= 0:
             break
@@ -201,7 +228,10 @@ def _schedulers(search: Search, known: Sequence[Candidate], *, rules: bool) -> N
 
 
 def _fall_back(search: Search) -> None:
-    """One request after another obeys every policy: there is always a schedule."""
+    """A fast rule, or one request after another, which obeys every policy: there is always a
+    schedule."""
+    if not search.candidates and not search.instance.has_calls:
+        search.offer(evaluate(search.instance, _FAST_RULE))
     if not search.candidates and not search.instance.has_calls:
         search.offer(assess(search.instance, serial(search.instance), "serial"))
 
@@ -211,12 +241,17 @@ def _priced_bound(search: Search, time_limit_s: float) -> None:
     effort = search.options.effort
     if search.closed or search.instance.has_calls or time_limit_s <= 0 or effort == "quick":
         return
+    if search.best is None:
+        _refute_limits(search, effort, time_limit_s / 2)
+        if search.infeasible:
+            return
     begin = time.monotonic()
     search.tell("priced bounds")
     # Of a policy's schedules only those above the bound matter, and they are longer still.
     found = prove(
-        search.instance, search.objective, effort=effort, time_limit_s=time_limit_s,
-        target=search.value,
+        search.instance, search.objective, effort=effort, target=search.value,
+        time_limit_s=min(time_limit_s, max(search.remaining_s, 0.0)),
+        subject_to=search.options.subject_to,
     )  # fmt: skip
     _take(search, found, begin)
 

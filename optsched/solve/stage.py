@@ -6,13 +6,13 @@ import math
 import time
 
 from optsched.check import check
-from optsched.errors import OptschedError, SolverError
+from optsched.errors import OptschedError, SolverError, UnsupportedError
 from optsched.model.milp import FloatArray
 from optsched.schedule import Schedule
 from optsched.simulate import objective_value, simulate
 from optsched.solve.candidate import assess
 from optsched.solve.plan import Stage
-from optsched.solve.program import Program, program
+from optsched.solve.program import NoScheduleError, Program, program
 from optsched.solve.search import Search
 from optsched.solve.units import total_weight
 from optsched.solvers import solver
@@ -28,15 +28,23 @@ def run_stage(search: Search, stage: Stage, time_limit_s: float) -> Outcome | No
     """Solve ``stage`` within the limit and add to ``search`` what it found and proved.
 
     Returns the solver's outcome, or None if the root relaxation settled it or nothing was solved.
-    A stage that fails (too large, or a solver that contradicts itself) is recorded as such: it
-    takes nothing from what is known already.
+    A stage that does not apply (too large, no horizon) or fails (a solver that contradicts itself)
+    is recorded as such: it takes nothing from what is known already.
     """
     begin = time.monotonic()
     try:
         return _run(search, stage, time_limit_s, begin)
+    except NoScheduleError as none:
+        bound = _take_bound(search, stage, none.cutoff, "limits and horizon")
+        search.record(
+            stage.name, begin, scope=stage.scope, bound=bound, termination="infeasible",
+            note=none.message,
+        )  # fmt: skip
+        return None
     except (OptschedError, MemoryError) as error:
         note = error.message if isinstance(error, OptschedError) else "out of memory"
-        search.record(stage.name, begin, scope=stage.scope, termination="failed", note=note)
+        ended = "skipped" if isinstance(error, UnsupportedError) else "failed"
+        search.record(stage.name, begin, scope=stage.scope, termination=ended, note=note)
         return None
 
 
@@ -53,24 +61,31 @@ def _run(search: Search, stage: Stage, time_limit_s: float, begin: float) -> Out
     if outcome is not None:
         bound = _proven(outcome, ready.cutoff, bound)
         value = _take_point(search, stage, ready, outcome)
-    if bound is not None and stage.scope == search.scope:
-        name = outcome.solver if outcome else "linear relaxation with hull rows"
-        if math.isfinite(bound):
-            search.prove(search.cost(bound), f"{stage.name} formulation, {name}")
-        else:
-            search.infeasible = True
-    search.interrupted |= tightened.interrupted or (
-        outcome is not None and outcome.termination is Termination.INTERRUPTED
-    )
+    name = outcome.solver if outcome else "linear relaxation with hull rows"
+    shown = None if bound is None else _take_bound(search, stage, bound, name)
+    termination = outcome.termination if outcome else Termination.FINISHED
+    if tightened.interrupted:
+        termination = Termination.INTERRUPTED
+    search.interrupted |= termination is Termination.INTERRUPTED
     note = f"{tightened.milp.rows} rows, {tightened.milp.columns} columns"
     if tightened.kept:
         note += f", {tightened.kept} of them hull rows"
     search.record(
-        stage.name, begin, scope=stage.scope, value=value, note=note,
-        bound=search.cost(bound) if bound is not None and math.isfinite(bound) else None,
-        termination=outcome.termination.value if outcome else "finished",
+        stage.name, begin, scope=stage.scope, value=value, note=note, bound=shown,
+        termination=termination.value,
     )  # fmt: skip
     return outcome
+
+
+def _take_bound(search: Search, stage: Stage, bound: float, name: str) -> float | None:
+    """Take a cost that no schedule of the stage's class is below, infinite if it has none; the
+    objective's value that it is, if it is one."""
+    if stage.scope == search.scope:
+        if math.isfinite(bound):
+            search.prove(search.cost(bound), f"{stage.name} formulation, {name}")
+        else:
+            search.infeasible = True
+    return search.cost(bound) if math.isfinite(bound) else None
 
 
 def _tighten(search: Search, stage: Stage, ready: Program, time_limit_s: float) -> Tightened:
@@ -148,7 +163,7 @@ def _price(ready: Program, schedule: Schedule, point: FloatArray) -> float:
     try:
         return min(price, ready.milp.value(ready.encode(schedule)))
     except OptschedError:
-        return price  # worse than the program's cutoff
+        return price  # the schedule costs more than the cutoff: only this point holds it
 
 
 def _require_price(
@@ -156,13 +171,14 @@ def _require_price(
 ) -> None:
     """What the program charges is what the schedule costs, or, for a relaxation, at most that.
 
-    An SLO that is missed by less than a solver's tolerance counts as met in the program only.
+    An SLO that is missed by less than a solver's tolerance counts as met in the program only. A
+    schedule beyond the cutoff may only be held with slack in its times, at a higher price.
     """
     objective = search.objective
     value = objective_value(ready.priced, simulate(ready.priced, schedule), objective)
     takes = search.cost(value)
     size = total_weight(ready.priced) if objective.maximised else takes
-    low = price - takes > _AGREE * size
+    low = takes < ready.cutoff and price - takes > _AGREE * size
     high = takes - price > _AGREE * size and not stage.relaxed and not objective.maximised
     if low or high:
         raise SolverError(

@@ -27,6 +27,7 @@ from optsched.schedule import Schedule
 
 _STEPS_PER_REQUEST = 400
 _FIRST_RISE = 0.003  # of the sum of latencies, that is accepted about every third time at first
+_MOST_CELLS = 10**7  # requests times rounds, which are kept for every position
 _CHECKED = 64  # steps between two looks at the clock
 
 
@@ -57,6 +58,8 @@ def annealed(
     require_feasible(instance, ("no-chunk",))
     if int(instance.prompt_tokens.sum()) > limits.fill_tokens or limits.batch_requests is not None:
         raise UnsupportedError("annealing in rounds knows no limit but kv_tokens")
+    if len(instance) * rounds.horizon > _MOST_CELLS:
+        raise UnsupportedError(f"{len(instance)} requests are too many to anneal in rounds")
     kinds = np.repeat(np.arange(len(rounds.types)), rounds.count)
     by_area = kinds[np.argsort(rounds.kv_rounds[kinds], kind="stable")].tolist()
     orders = [by_area, kinds[np.argsort(rounds.output[kinds], kind="stable")].tolist()]
@@ -77,9 +80,13 @@ def _anneal(
     total = least = placing.total(order, 0)
     best, starts = order, placing.starts[:]
     scale = _FIRST_RISE * total
+    begin, spent = time.monotonic(), 0.0
     for step in range(steps):
-        if step % _CHECKED == 0 and deadline is not None and time.monotonic() > deadline:
-            break
+        if step % _CHECKED == 0 and deadline is not None:
+            # Cool down in time if there is none for all steps.
+            spent = (time.monotonic() - begin) / max(deadline - begin, 1e-9)
+            if spent >= 1:
+                break
         a, b = rng.randrange(len(order)), rng.randrange(len(order))
         tried = order[:]
         if rng.random() < 0.5:
@@ -90,7 +97,7 @@ def _anneal(
             continue
         changed = min(a, b)
         found = placing.total(tried, changed)
-        heat = max(scale * (1 - step / steps) ** 2, 1e-9)
+        heat = max(scale * (1 - max(step / steps, spent)) ** 2, 1e-9)
         if found <= total or rng.random() < math.exp((total - found) / heat):
             order, total = tried, found
         else:

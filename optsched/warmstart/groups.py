@@ -74,12 +74,20 @@ def grouped(instance: Instance, preference: Preference, batch_s: float = 0.0) ->
     """
     by_arrival = preference in (Preference.EARLY, Preference.LATE)
     release = instance.release_s if by_arrival else np.zeros(len(instance))
-    shape = np.stack([release, instance.prompt_tokens, instance.output_tokens], axis=1)
-    distinct, group = np.unique(shape, axis=0, return_inverse=True)
-    prompt, output = distinct[:, 1].astype(np.int64), distinct[:, 2].astype(np.int64)
-    order = np.argsort(_rank(preference, distinct[:, 0], prompt, output, batch_s), kind="stable")
-    by_group = np.lexsort((instance.release_s, group.ravel()))
-    members = np.split(by_group, np.cumsum(np.bincount(group.ravel()))[:-1])
+    # No np.unique over an axis: it turns a keyboard interrupt into a TypeError.
+    by_shape = np.lexsort((instance.output_tokens, instance.prompt_tokens, release))
+    differs = np.ones(by_shape.size, dtype=np.bool_)
+    differs[1:] = np.diff(release[by_shape]) != 0
+    differs[1:] |= np.diff(instance.prompt_tokens[by_shape]) != 0
+    differs[1:] |= np.diff(instance.output_tokens[by_shape]) != 0
+    one_each = by_shape[differs]
+    prompt, output = instance.prompt_tokens[one_each], instance.output_tokens[one_each]
+    rank = _rank(preference, release[one_each], prompt, output, batch_s)
+    order = np.argsort(rank, kind="stable")
+    group = np.empty_like(by_shape)
+    group[by_shape] = np.cumsum(differs) - 1
+    by_group = np.lexsort((instance.release_s, group))
+    members = np.split(by_group, np.flatnonzero(differs)[1:])
     return Groups(
         prompt=prompt[order],
         output=output[order],

@@ -37,7 +37,7 @@ _LEADS = (0, 3, 20, MOST)
 # Divisors of a batch: what decodes leave to fills, and the least chunk of these.
 _SHARES = ((4, 4096), (4, 20))
 _RESERVE = 4  # knots
-_WORK = 500_000  # requests and batches placed by all changes together
+_WORK = 200_000  # requests and batches placed by all changes together
 _MOST_CHANGES = 300
 _PASSES = 3
 _NEAR = 1.01  # of the best known: what is further from it is not followed

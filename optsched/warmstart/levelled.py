@@ -24,6 +24,7 @@ from itertools import islice
 
 import numpy as np
 
+from optsched.errors import require
 from optsched.instance import Instance, IntArray
 from optsched.schedule import MOST, Kind, Schedule
 from optsched.warmstart.groups import Preference, grouped
@@ -58,6 +59,12 @@ class LevelOptions:
     reserve_tokens: int = 0
     preference: Preference = Preference.LONG_OUTPUT
     batch_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(
+            self.reserve_tokens == 0 or self.floor_tokens > 0, "reserve_tokens",
+            self.reserve_tokens, "0 without floor_tokens, as nothing would ever take it",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,9 +122,11 @@ class _Levelled:
         self.needed, self.next_due = 0, 0
         self.left = int(instance.final_tokens.sum())  # tokens to be placed
         self.used = 0  # pages
-        self.running: list[tuple[int, int]] = []  # heap of (slot after its decodes, request)
+        # Of equals the first to arrive, wherever in the list.
+        self.rank: list[int] = np.argsort(np.argsort(instance.release_s, kind="stable")).tolist()
+        self.running: list[tuple[int, int, int]] = []  # heap: slot after its decodes, rank, request
         self.since: dict[int, int] = {}  # slot from which a request runs
-        self.held: list[tuple[int, int]] = []  # heap of (-decodes left, request)
+        self.held: list[tuple[int, int, int]] = []  # heap: -decodes left, rank, request
         self.shrinks = [0] * self.block  # running requests by (size + slot) mod b
         self.pending: deque[list[int]] = deque()  # request, prompt tokens to be placed
         self.waiting = 0  # tokens of the prompts pending
@@ -138,7 +147,7 @@ class _Levelled:
 
     def _slot(self, slot: int) -> None:
         while self.running and self.running[0][0] == slot:
-            request = heappop(self.running)[1]
+            request = heappop(self.running)[2]
             self._stop(request, slot, self.prompt[request])
             self._wait(request)
         self._open(slot)
@@ -207,7 +216,7 @@ class _Levelled:
         self.waiting += self.prompt[request]
 
     def _start(self, request: int, slot: int, decodes: int, size: int) -> None:
-        heappush(self.running, (slot + decodes, request))
+        heappush(self.running, (slot + decodes, self.rank[request], request))
         self.since[request] = slot
         self.shrinks[(size + slot) % self.block] += 1
 
@@ -220,13 +229,13 @@ class _Levelled:
 
     def _hold(self, slot: int) -> None:
         """Hold the running request with the fewest decodes left."""
-        end, request = heappop(self.running)
+        end, _, request = heappop(self.running)
         self._stop(request, slot, self.prompt[request] + end - slot)
-        heappush(self.held, (slot - end, request))
+        heappush(self.held, (slot - end, self.rank[request], request))
 
     def _resume(self, slot: int) -> None:
         """Let the held request with the most decodes left run."""
-        decodes, request = heappop(self.held)
+        decodes, _, request = heappop(self.held)
         self._start(request, slot, -decodes, self.prompt[request] - decodes)
 
     def _release_urgent(self, slot: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from optsched.bounds.certificate import certify
@@ -62,6 +63,16 @@ def small(outputs: tuple[int, ...] = (10, 10), prompt: int = 10) -> Instance:
     )  # fmt: skip
 
 
+def prompts_up_to(most: int) -> Instance:
+    """One request of one token for each size of prompt."""
+    return Instance(
+        name="prompts", limits=Limits(kv_tokens=most, batch_tokens=4096), cost=COST,
+        requests=tuple(
+            Request(id=f"r{k}", prompt_tokens=k, output_tokens=1) for k in range(1, most + 1)
+        ),
+    )  # fmt: skip
+
+
 def priced(*horizons: tuple[int, int, int], cell: int = HUGE) -> PricedTime:
     """Zero prices for each (most batches, batches of a bucket, stride)."""
     made = []
@@ -113,6 +124,15 @@ class Case:
 WALK = WalkPricing(
     intercept_s=0.0, slope_s=0.0, unit_bits=0, small=((1,),), followed=((0,),), potentials=(0, 0)
 )
+WIDE = WalkPricing(
+    intercept_s=0.0, slope_s=0.0, unit_bits=0, small=((),), followed=((0,),), potentials=(0,),
+    widths=((HUGE,),), later=((0,),),
+)  # fmt: skip
+TYPES = 10_000
+MANY_TYPES = WalkPricing(
+    intercept_s=0.0, slope_s=0.0, unit_bits=0, small=((),) * TYPES, followed=((0,),) * TYPES,
+    potentials=(0,) * 10_000,
+)  # fmt: skip
 CASES = [
     Case("19999999 sizes", huge(DEAR_DECODES), BalancedTime(count=ChainCount())),
     Case("19999999 sizes", huge(DEAR_DECODES), PathTime(request="r0")),
@@ -123,6 +143,8 @@ CASES = [
     Case("refills are too many", small((900_000,)), priced(
         *((HUGE - k, HUGE, 100_000) for k in range(30, 0, -1))
     )),
+    Case("stages in all", prompts_up_to(TYPES), WalkTime(pricing=MANY_TYPES)),
+    Case("stages are too many", huge(COST), WalkTime(pricing=WIDE)),
     Case("free pages are too many", small((2,), 9 * 10**6), WalkTime(pricing=WALK)),
 ]  # fmt: skip
 
@@ -131,6 +153,15 @@ CASES = [
 def test_what_would_take_long_is_refused(case: Case) -> None:
     with pytest.raises(RefutedError, match=case.why):
         proven_bound(case.instance, case.argument)
+
+
+def test_cells_without_a_request_cost_nothing() -> None:
+    """Otherwise as many as a file holds, times requests and horizons, take minutes."""
+    instance = small(tuple(range(1, 501)), 20_000)
+    one = priced(*((10**6 + k, HUGE, HUGE) for k in range(5)), cell=20_000)
+    pricing = msgspec.structs.replace(one.pricing, cells=tuple(range(1, 20_001)))
+    many = msgspec.structs.replace(one, pricing=pricing)
+    assert proven_bound(instance, many) == proven_bound(instance, one)
 
 
 def test_closed_forms_equal_sums_over_all_sizes() -> None:

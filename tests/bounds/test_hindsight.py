@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from optsched.bounds.hindsight import fluid_horizon, hindsight_bound
 from optsched.bounds.hindsight_bundle import maximise
 from optsched.bounds.hindsight_lagrangian import Lagrangian, Prices
 from optsched.bounds.hindsight_search import search
-from optsched.bounds.hindsight_states import count_states, state_graph
+from optsched.bounds.hindsight_states import smallest_threshold, state_graph
 from optsched.check import require_valid
 from optsched.errors import UnsupportedError
 from optsched.io.presets import preset
@@ -98,7 +99,10 @@ def test_slopes_bound_the_lagrangian_from_above() -> None:
 def test_states_are_the_multisets_that_fit() -> None:
     kv_of = [0, 2, 2, 4, 4, 6]
     graph = state_graph(kv_of, 1, 8, [2, 3])
-    assert len(graph) == count_states(kv_of, 1, 8)
+    count = len(graph)
+    assert smallest_threshold(kv_of, 8, least=1, most_states=count) == 1
+    assert smallest_threshold(kv_of, 8, least=1, most_states=count - 1) == 2
+    assert smallest_threshold(kv_of, 8, least=0, most_states=1) == 5
     expected = {
         tuple(sorted(sizes, reverse=True))
         for twos in range(5) for threes in range(3) for fours in range(3) for fives in range(2)
@@ -128,6 +132,22 @@ def test_the_bundle_climbs_to_the_maximum_of_a_polyhedron() -> None:
         most_evaluations=200, relative_gap=0.0,
     )  # fmt: skip
     assert -1e-3 < best.value <= 1e-12
+
+
+def test_a_search_cut_short_proves_nothing_but_may_find() -> None:
+    instance = unit_instance(2, requests=9, output=6)
+    bound = hindsight_bound(instance, states=(40,))
+    most = int(instance.output_tokens.sum()) * len(instance)
+    few = search(bound, known=most, widths=(2,))
+    assert few.schedule is not None
+    require_valid(instance, few.schedule, policies=NONPREEMPTIVE)
+    trace = simulate(instance, few.schedule)
+    assert round(float(trace.finish_s.sum())) == few.total >= bound.total
+    stopped = search(bound, known=most, most_nodes=3)
+    assert not stopped.proven
+    limits = msgspec.structs.replace(instance.limits, batch_requests=2)
+    with pytest.raises(UnsupportedError, match="kv_tokens"):
+        search(hindsight_bound(msgspec.structs.replace(instance, limits=limits)), known=most)
 
 
 def test_other_laws_are_refused() -> None:

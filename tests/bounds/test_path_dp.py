@@ -12,6 +12,7 @@ import pytest
 from optsched.bounds.path_dp import PathPrices
 from optsched.bounds.path_total import Refills, demand, total_price
 from optsched.instance import Limits
+from tests.interrupts import interrupted_everywhere
 
 WIDE = Limits(kv_tokens=1000, batch_tokens=1000)
 
@@ -141,3 +142,11 @@ def test_a_refill_within_a_step_is_priced_at_its_smallest_size() -> None:
     shape = demand(np.array([1]), np.array([3]))
     assert total_price(shape, (1,), single, refills, WIDE, 1) == 10
     assert total_price(shape, (1,), coarse, refills, WIDE, 2) == 5  # half of the residues see it
+
+
+def test_equal_requests_are_counted_and_an_interrupt_stays_one() -> None:
+    prompt, output = np.array([5, 2, 5, 5, 2]), np.array([1, 3, 1, 2, 3])
+    found = demand(prompt, output)
+    assert (found.prompt.tolist(), found.output.tolist()) == ([2, 5, 5], [3, 1, 2])
+    assert found.count.tolist() == [2, 2, 1]
+    assert interrupted_everywhere(lambda: demand(prompt, output)) >= 1

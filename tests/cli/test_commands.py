@@ -50,7 +50,7 @@ def test_solve_under_a_policy() -> None:
 
 def test_solve_without_proof_exits_with_4() -> None:
     path = ROOT / "instances" / "tiny" / "arrivals-01.json"
-    ended = optsched("solve", path, "--json")
+    ended = optsched("solve", path, "--formulation", "none", "--json")
     result = json.loads(ended.out)
     assert ended.code == 4
     assert result["gap"] > 0

@@ -67,6 +67,43 @@ def test_a_second_objective_and_a_limit(slos: Path) -> None:
     assert result["tie"]["value"] == pytest.approx(2.5)
 
 
+def test_a_limit_that_nothing_meets(slos: Path, tmp_path: Path) -> None:
+    """At the soonest requests end after 2, 4, 6 and 8 s."""
+    path = tmp_path / "certificate.json"
+    ended = optsched(
+        "solve", slos, "--objective", "mean-ttft", "--subject-to", "mean-latency=4",
+        "--certificate", path,
+    )  # fmt: skip
+    assert ended.code == 3
+    assert "mean-latency is to be at most 4.0, but its bound is " in ended.out
+    assert f"{path}: proves" in ended.err
+    told = json.loads(optsched("verify", path, "--json").out)
+    assert (told["accepted"], told["objective"]) == (True, "mean-latency")
+    assert told["claimed_s"] > 4
+
+
+def test_what_a_limit_costs_is_verified(tmp_path: Path) -> None:
+    instance, path = tmp_path / "equal.json", tmp_path / "certificate.json"
+    made = optsched(
+        "generate", "uniform", "--requests", "24", "--prompt", "512", "--output", "16",
+        "--kv-tokens", "2000", "--out", instance,
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    ended = optsched(
+        "solve", instance, "--objective", "mean-ttft", "--subject-to", "mean-latency=1.4",
+        "--formulation", "none", "--effort", "quick", "--certificate", path, "--json",
+    )  # fmt: skip
+    assert "under a limit" in json.loads(ended.out)["proof"]
+    ended = optsched("verify", path)
+    assert ended.code == 0
+    assert "only with a mean latency of at most 1.4 s" in ended.out
+    assert "x mean TTFT" in ended.out
+    tree = json.loads(path.read_text())
+    tree["subject_to"]["mean-latency"] = 1.5
+    path.write_text(json.dumps(tree))
+    assert optsched("verify", path).code == 3
+
+
 def test_a_target_is_answered(slos: Path) -> None:
     yes = optsched("solve", slos, "--at-most", "1.0*sarathi")
     assert yes.code == 0
@@ -84,7 +121,7 @@ def test_slos_that_cannot_be_met_together_are_named(slos: Path) -> None:
     ended = optsched("solve", slos, "--objective", "goodput", "--at-least", "all")
     assert ended.code == 3
     assert "at least 4 of 4 (all): no" in ended.out
-    assert "a, c: their SLOs cannot be met together" in ended.out
+    assert "a, c: of their SLOs not enough can be met together" in ended.out
     assert "at most 3" in ended.out
 
 

@@ -13,6 +13,7 @@ from optsched.simulate import objective_value, simulate
 from optsched.solve import SolveOptions, solve
 from optsched.solve.plan import POLICIES, with_implied
 from optsched.solve.units import total_weight
+from tests.bounds.clock.search import frontier
 from tests.oracle import optimum
 from tests.tiny import random_instance
 
@@ -113,3 +114,31 @@ def test_a_limit_on_another_objective_is_kept(seed: int) -> None:
     assert result.value is not None
     assert result.value >= best * (1 - 1e-9)
     assert result.optimal
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_schedule_within_a_limit(seed: int) -> None:
+    instance = random_instance(
+        9200 + seed, arrivals=seed % 2 == 0, most_requests=2, most_prompt=4, most_output=3
+    )
+    means = [Objective.MEAN_TTFT, Objective.MEAN_LATENCY]
+    for ttft, latency in frontier(instance):
+        for objective, best, limit in zip(means, (ttft, latency), (latency, ttft), strict=True):
+            (other,) = set(means) - {objective}
+            options = SolveOptions(objective=objective, subject_to={other: limit * (1 + 1e-9)})
+            result = solve(instance, options)
+            assert result.optimal
+            assert result.value == pytest.approx(best, rel=2e-6)
+
+
+@pytest.mark.parametrize("limited", list(Objective))
+def test_a_limit_beyond_its_bound_leaves_no_schedule(limited: Objective) -> None:
+    instance = random_instance(9300, most_prompt=4, most_output=3, slos=True)
+    best, _ = optimum(instance, objective=limited)
+    limit = best + 1 if limited.maximised else best / 10
+    objective = Objective.MEAN_TTFT if limited is not Objective.MEAN_TTFT else Objective.MAKESPAN
+    result = solve(instance, SolveOptions(objective=objective, subject_to={limited: limit}))
+    assert result.termination == "infeasible"
+    assert result.schedule is None
+    assert repr(limit) in result.scope
+    assert limited.value in result.scope

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -33,7 +35,7 @@ def test_schedules_are_valid_and_most_are_optimal() -> None:
 
 
 def test_it_is_better_than_mc_sf_and_repeats_itself() -> None:
-    instance = unit_instance(2, requests=25, output=None)
+    instance = unit_instance(2, requests=25)
     first, again = annealed(instance, seed=3, steps=400), annealed(instance, seed=3, steps=400)
     assert first.same_as(again)
     value, mc_sf = (
@@ -41,6 +43,13 @@ def test_it_is_better_than_mc_sf_and_repeats_itself() -> None:
         for s in (first, scheduler("mc-sf")(instance))
     )
     assert value < mc_sf
+
+
+def test_it_stops_at_a_deadline() -> None:
+    instance = unit_instance(2, requests=25)
+    begin = time.monotonic()
+    schedule = annealed(instance, steps=10**9, deadline=begin + 0.2)
+    require_valid(instance, schedule, policies=("nonpreemptive",))
 
 
 def test_what_it_does_not_know_is_refused() -> None:

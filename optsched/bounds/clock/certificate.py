@@ -15,14 +15,14 @@ from optsched.instance import Instance
 def certify_clock(instance: Instance, bound: ClockBound) -> Certificate:
     """A certificate for ``bound``, whose claim is what its argument proves exactly if that is
     weaker than the bound in floating point."""
-    proven = proven_value(instance, bound.objective, bound.argument)
+    proven = proven_value(instance, bound.objective, bound.argument, bound.subject_to)
     if bound.objective.maximised:
         claim = max(bound.value, _at_least(proven))
     else:
         claim = min(bound.value, at_most(proven))
     return Certificate(
         instance=instance, digest=instance.digest, objective=bound.objective, bound_s=claim,
-        proof=bound.proof, argument=bound.argument,
+        proof=bound.proof, argument=bound.argument, subject_to=bound.subject_to,
     )  # fmt: skip
 
 

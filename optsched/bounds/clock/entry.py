@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -10,6 +12,7 @@ from optsched.bounds.best import EFFORTS
 from optsched.bounds.clock.found import Bounder, Found, Question
 from optsched.bounds.clock.goodput import goodput_bounds
 from optsched.bounds.clock.grouped import grouped_bounds
+from optsched.bounds.clock.limited import limited_bounds, used_limits
 from optsched.bounds.clock.ordered import ordered_bounds
 from optsched.bounds.clock.time_prices import time_price_bounds
 from optsched.bounds.clock.uniform import uniform_bounds
@@ -25,8 +28,14 @@ _REACHED = 1e-9  # relative; a bound this close to a known schedule cannot be im
 
 # By cost. Each is asked after the ones before it, unless their bound reaches a known schedule.
 _BOUNDERS: dict[Objective, tuple[Bounder, ...]] = {
-    Objective.MEAN_LATENCY: (ordered_bounds, grouped_bounds, uniform_bounds, time_price_bounds),
-    Objective.MEAN_TTFT: (ordered_bounds, grouped_bounds),
+    Objective.MEAN_LATENCY: (
+        ordered_bounds,
+        grouped_bounds,
+        uniform_bounds,
+        time_price_bounds,
+        limited_bounds,
+    ),
+    Objective.MEAN_TTFT: (ordered_bounds, grouped_bounds, limited_bounds),
     Objective.MAX_LATENCY: (window_bounds,),
     Objective.GOODPUT: (goodput_bounds,),
 }
@@ -45,6 +54,8 @@ class ClockBound(msgspec.Struct, frozen=True, kw_only=True):
         What each argument tried gives.
     argument : Argument
         The choices that prove it, for a certificate.
+    subject_to : mapping of Objective to float
+        Limits on other objectives that it needs: it holds for the schedules within them.
     """
 
     objective: Objective
@@ -52,6 +63,7 @@ class ClockBound(msgspec.Struct, frozen=True, kw_only=True):
     proof: str
     parts: dict[str, float]
     argument: Argument
+    subject_to: Mapping[Objective, float] = MappingProxyType({})
 
 
 def clock_bound(
@@ -61,6 +73,7 @@ def clock_bound(
     effort: str = "normal",
     time_limit_s: float | None = None,
     target: float | None = None,
+    subject_to: Mapping[Objective, float] = MappingProxyType({}),
 ) -> ClockBound:
     """The best bound on ``objective``: a lower one in seconds, for goodput an upper one in weight.
 
@@ -76,6 +89,9 @@ def clock_bound(
         5, 60 or 600 s by effort if not given. What takes long is not begun after it.
     target : float, optional
         Value of a known schedule: nothing more is tried once the bound reaches it.
+    subject_to : mapping of Objective to float, optional
+        Limits on other objectives, of which those on mean TTFT and mean latency are used: the bound
+        need only hold for the schedules within them.
 
     Raises
     ------
@@ -93,7 +109,7 @@ def clock_bound(
     limit = _SECONDS[effort] if time_limit_s is None else time_limit_s
     question = Question(
         instance=instance, objective=objective, effort=effort,
-        deadline=time.monotonic() + limit, target=target,
+        deadline=time.monotonic() + limit, target=target, subject_to=subject_to,
     )  # fmt: skip
     found: dict[str, Found] = {}
     for bounder in _BOUNDERS[objective]:
@@ -101,10 +117,11 @@ def clock_bound(
             break
         found |= bounder(question)
     proof = _best(objective, found)
+    argument = found[proof].argument
     return ClockBound(
         objective=objective, value=found[proof].value, proof=proof,
         parts={name: part.value for name, part in found.items()},
-        argument=found[proof].argument,
+        argument=argument, subject_to=used_limits(objective, argument, subject_to),
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from optsched.certificate import Argument
@@ -24,6 +24,8 @@ class Question:
         On the monotonic clock; what takes long is not begun, or not continued, after it.
     target : float or None
         The objective's value of a known schedule.
+    subject_to : mapping of Objective to float
+        Only schedules whose other objectives are at most (``goodput``: at least) this count.
     """
 
     instance: Instance
@@ -31,6 +33,7 @@ class Question:
     effort: str
     deadline: float
     target: float | None = None
+    subject_to: Mapping[Objective, float] = field(default_factory=dict)
 
     @property
     def left_s(self) -> float:

@@ -163,9 +163,9 @@ def best_prices(
     stop = np.maximum(stop, start + 1)
     outside = (start < 0) | (chosen.until > edges[-1]) | (start >= intervals)
     start, stop = np.where(outside, 0, start), np.where(outside, 0, stop)
-    spans, of_span = np.unique(
-        np.stack((start.ravel(), stop.ravel()), axis=1), axis=0, return_inverse=True
-    )
+    # Packed, as np.unique over an axis turns a keyboard interrupt into a TypeError.
+    packed, of_span = np.unique((start * (intervals + 1) + stop).ravel(), return_inverse=True)
+    spans = np.stack(np.divmod(packed, intervals + 1), axis=1)
     rows, count = _classes(chosen.weight, costs, of_span.reshape(-1, 2))
     classes = int(count.size)
     weight = np.bincount(rows, chosen.weight, classes) / count
@@ -218,6 +218,7 @@ def _classes(
         return np.arange(weight.size), np.ones(weight.size)
     ranked = np.argsort(np.argsort(whole, kind="stable"))
     level = ranked * _CLASSES // weight.size
-    keys = np.stack((of_span[:, 0], of_span[:, 1], level), axis=1)
-    _, rows, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    spans = int(of_span.max()) + 1
+    keys = (of_span[:, 0] * spans + of_span[:, 1]) * _CLASSES + level
+    _, rows, count = np.unique(keys, return_inverse=True, return_counts=True)
     return rows.ravel().astype(np.int64), count.astype(np.float64)

@@ -64,16 +64,20 @@ class PricePaths:
     finals : int array, shape ``(finals,)``
     blocks : tuple of int
         Decodes left at the ends of blocks, from 0.
+    first, whole : float
+        What a second costs until the first token, and until the end.
     """
 
     def __init__(
         self, paces: Paces, cell_s: float, cells: int, finals: IntArray, blocks: tuple[int, ...],
-        classes: list[PathClass],
+        classes: list[PathClass], *, first: float = 0.0, whole: float = 1.0,
     ) -> None:  # fmt: skip
         self.cell_s, self.cells = cell_s, cells
         self.paces, self.finals = paces, finals
         self.classes = sorted(classes, key=lambda c: c.decodes)
-        self.now = np.arange(cells + 1) * cell_s
+        # What a cell costs after the first token, and before it; and so many of them.
+        self.later, self.sooner = whole * cell_s, (first + whole) * cell_s
+        self.stayed, self.waited = (np.arange(cells + 1) * x for x in (self.later, self.sooner))
         self.price: FloatArray = np.zeros(cells + 1)
         decodes = sorted({c.decodes for c in classes})
         chain = [b for b in blocks if b <= decodes[-1]]
@@ -144,13 +148,13 @@ class PricePaths:
         option = np.zeros(after.shape, dtype=np.int64)
         for k, cells in enumerate(stretches.tolist()):
             cost = charges[:, k, None] * self._least(cells)
-            cost += _ahead(after, cells) + cells * self.cell_s
+            cost += _ahead(after, cells) + cells * self.later
             better = cost < best
             best[better] = cost[better]
             option[better] = k
-        best += self.now
+        best += self.stayed
         until = _argmin_from(best)
-        cost = np.take_along_axis(best, until, axis=1) - self.now
+        cost = np.take_along_axis(best, until, axis=1) - self.stayed
         return cost, Choice(until=until, option=option, cells=stretches, charges_s=charges)
 
     def _move(self, mass: FloatArray, choice: Choice, use: FloatArray) -> FloatArray:
@@ -168,7 +172,7 @@ class PricePaths:
 
     def _fill(self, c: PathClass, after: FloatArray, started: FloatArray, use: FloatArray) -> float:
         cost = c.fill_charge_s * self._least(c.fill_cells) + _ahead(after, c.fill_cells)
-        cost += self.now + c.fill_cells * self.cell_s
+        cost += self.waited + c.fill_cells * self.sooner
         until = _argmin_from(cost[None])[0]
         cell = np.flatnonzero(c.arrivals)
         amount = c.arrivals[cell].astype(np.float64)
@@ -176,7 +180,7 @@ class PricePaths:
         end = np.minimum(start + c.fill_cells, self.cells)
         _add(use, start, end, amount * c.fill_charge_s)
         np.add.at(started, end, amount)
-        return float((amount * (cost[start] - self.now[cell])).sum())
+        return float((amount * (cost[start] - self.waited[cell])).sum())
 
 
 def _add(use: FloatArray, start: IntArray, end: IntArray, amount: FloatArray) -> None:

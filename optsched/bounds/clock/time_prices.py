@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.bounds.clock.first_prices import fluid_prices, machine_prices
+from optsched.bounds.clock.chains import jobs_of
+from optsched.bounds.clock.first_prices import Weights, fluid_prices, machine_prices
 from optsched.bounds.clock.found import Found, Question
 from optsched.bounds.clock.pace_choice import PaceOptions, paces_for
 from optsched.bounds.clock.price_paths import PathClass, PricePaths
@@ -73,22 +74,34 @@ _MANY = {
 
 def time_price_bounds(question: Question) -> dict[str, Found]:
     """B10 on mean latency; nothing where it does not apply or time does not suffice."""
-    instance = question.instance
-    if question.objective is not Objective.MEAN_LATENCY or instance.has_calls:
+    if question.objective is not Objective.MEAN_LATENCY:
         return {}
-    few = _sizes(instance) <= _FEW_SIZES
-    if question.left_s < _LEAST_S + _LEAST_S_EACH * len(instance) * (not few):
-        return {}
-    if not few and question.effort not in _MANY:
-        return {}
-    found = _of_few_sizes(question) if few else _of_many_sizes(question)
+    found = weighted_prices(question, 0, 1)
     if found is None:
         return {}
     try:
-        value = float(priced_mean(instance, found))
+        value = float(priced_mean(question.instance, found))
     except RefutedError:  # numbers beyond what the exact evaluation can hold
         return {}
     return {PRICES: Found(value=value, argument=found)}
+
+
+def weighted_prices(question: Question, first: int, whole: int) -> TimePrices | None:
+    """Prices for ``first`` x mean TTFT + ``whole`` x mean latency, if it applies and time suffices.
+
+    ``target`` is that of a sum with no weight on first tokens only.
+    """
+    instance = question.instance
+    if instance.has_calls:
+        return None
+    few = _sizes(instance) <= _FEW_SIZES
+    if question.left_s < _LEAST_S + _LEAST_S_EACH * len(instance) * (not few):
+        return None
+    if not few and question.effort not in _MANY:
+        return None
+    largest = max(first, whole)
+    weights = Weights(first=first / largest, whole=whole / largest)
+    return _of_few_sizes(question, weights) if few else _of_many_sizes(question, weights)
 
 
 def _sizes(instance: Instance) -> int:
@@ -96,10 +109,18 @@ def _sizes(instance: Instance) -> int:
                        strict=True)))  # fmt: skip
 
 
-def _work_s(charges: RequestCharges) -> FloatArray:
-    """What requests are charged at the slowest pace; not 0, which nothing takes to serve."""
-    work = charges.fill_s + charges.decodes_s[:, -1]
-    return np.maximum(work, _LEAST_WORK * charges.stay_s[:, -1])
+def _machine(
+    instance: Instance, charges: RequestCharges, weights: Weights
+) -> tuple[FloatArray, FloatArray]:
+    """Prices of one machine that serves what requests are charged at the slowest pace."""
+    # Not 0, which nothing takes to serve.
+    least = _LEAST_WORK * charges.stay_s[:, -1]
+    if not weights.first:
+        work = np.maximum(charges.fill_s + charges.decodes_s[:, -1], least)
+        return machine_prices(instance.release_s, work)
+    fill, rest = np.maximum(charges.fill_s, least), charges.decodes_s[:, -1]
+    jobs = jobs_of(instance.release_s, fill, rest, weights.first, weights.whole)
+    return machine_prices(jobs.release_s, jobs.work_s, jobs.weight)
 
 
 def _horizon_s(instance: Instance, charges: RequestCharges, times: FloatArray) -> float:
@@ -108,18 +129,19 @@ def _horizon_s(instance: Instance, charges: RequestCharges, times: FloatArray) -
     return _BEYOND * max(float(times[-1]), float(alone.max()))
 
 
-def _of_few_sizes(question: Question) -> TimePrices:
+def _of_few_sizes(question: Question, weights: Weights) -> TimePrices:
     instance = question.instance
     options = PaceOptions(levels=_COARSE.levels, memory_from=1.0)
     paces = paces_of(instance.cost, instance.limits, paces_for(instance, options))
     charges = request_charges(instance, paces, [len(paces.from_units) - 1])
-    times, prices = machine_prices(instance.release_s, _work_s(charges))
+    times, prices = _machine(instance, charges, weights)
     horizon = _horizon_s(instance, charges, times)
     knots = _knots(instance, _COARSE.cells)
     cell_s = horizon / _COARSE.cells
     paths = PricePaths(
         paces, cell_s, _COARSE.cells, np.unique(instance.final_tokens),
         _blocks(instance, _COARSE), _each_size(instance, charges, cell_s),
+        first=weights.first, whole=weights.whole,
     )  # fmt: skip
     first = np.interp(knots * cell_s, times, prices)
     moved = _moved(question, paths, knots, np.asarray(first, dtype=np.float64))
@@ -129,7 +151,7 @@ def _of_few_sizes(question: Question) -> TimePrices:
     return _argument(instance, fine, options, horizon, at, moved)
 
 
-def _of_many_sizes(question: Question) -> TimePrices | None:
+def _of_many_sizes(question: Question, weights: Weights) -> TimePrices | None:
     instance, count = question.instance, len(question.instance)
     grid = _MANY[question.effort]
     grid = replace(grid, cells=min(grid.cells, 4000 + 20 * count))
@@ -137,13 +159,13 @@ def _of_many_sizes(question: Question) -> TimePrices | None:
     paces = paces_of(instance.cost, instance.limits, paces_for(instance, options))
     last = len(paces.from_units) - 1
     charges = request_charges(instance, paces, [last // 3, 2 * last // 3, last])
-    times, prices = machine_prices(instance.release_s, _work_s(charges))
+    times, prices = _machine(instance, charges, weights)
     horizon = _horizon_s(instance, charges, times)
     if not instance.offline:
         buckets, classes = int(np.clip(count // 10, *_BUCKETS)), int(np.clip(count // 4, *_CLASSES))
         fluid = fluid_prices(
             instance, charges, horizon, buckets=buckets, classes=classes,
-            time_limit_s=question.left_s / 2,
+            time_limit_s=question.left_s / 2, weights=weights,
         )  # fmt: skip
         if fluid is None:
             return None
@@ -167,8 +189,9 @@ def _knots(instance: Instance, cells: int) -> IntArray:
 def _each_size(instance: Instance, charges: RequestCharges, cell_s: float) -> list[PathClass]:
     """A class per I and O."""
     finals = np.unique(instance.final_tokens)
-    shapes = np.stack([instance.prompt_tokens, instance.output_tokens], axis=1)
-    _, first, of = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+    # Packed, as np.unique over an axis turns a keyboard interrupt into a TypeError.
+    shapes = instance.prompt_tokens * (instance.output_tokens.max() + 1) + instance.output_tokens
+    _, first, of = np.unique(shapes, return_index=True, return_inverse=True)
     cell = np.minimum(instance.release_s / cell_s, _COARSE.cells).astype(np.int64)
     return [
         PathClass(
@@ -196,7 +219,7 @@ def _moved(question: Question, paths: PricePaths, knots: IntArray, first: FloatA
 
     mass = at_knots(np.full(cells, cell_s))
     price, best, best_value, size, failed = first, first, -np.inf, 1.0, 0
-    aim = None if question.target is None else _REACH * question.target
+    aim = None if question.target is None or question.subject_to else _REACH * question.target
     for _ in range(_ROUNDS[question.effort]):
         by_cell = np.append(np.interp(at, knots, price), 0.0)
         total, use = paths.value_and_use(by_cell)

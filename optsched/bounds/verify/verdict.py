@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from optsched.bounds.verify.clock.value import clock_value
 from optsched.bounds.verify.clock.windows import own_latency, window_latency
@@ -67,7 +68,9 @@ def verify(certificate: Certificate, about: str | None = None) -> Verdict:
             f"the certificate is for an instance with digest {certificate.digest}, not {about}",
         )
         objective = certificate.objective
-        proven = proven_value(certificate.instance, objective, certificate.argument)
+        proven = proven_value(
+            certificate.instance, objective, certificate.argument, certificate.subject_to
+        )
         if objective.maximised:
             hold(proven <= Fraction(claimed), "the argument allows more than is claimed")
         else:
@@ -77,8 +80,12 @@ def verify(certificate: Certificate, about: str | None = None) -> Verdict:
     return Verdict(accepted=reason is None, claimed_s=claimed, proven_s=proven, reason=reason)
 
 
-def proven_value(instance: Instance, objective: Objective, argument: Argument) -> Fraction:
-    """What no schedule is below, in seconds, or for goodput above, in weight, by ``argument``.
+def proven_value(
+    instance: Instance, objective: Objective, argument: Argument,
+    subject_to: Mapping[Objective, float] = MappingProxyType({}),
+) -> Fraction:  # fmt: skip
+    """What no schedule is below, in seconds, or for goodput above, in weight, by ``argument``;
+    with ``subject_to`` no schedule whose other objectives are at most (goodput: at least) that.
 
     Raises
     ------
@@ -95,7 +102,7 @@ def proven_value(instance: Instance, objective: Objective, argument: Argument) -
         return _makespan(instance, argument)
     if objective is Objective.MAX_LATENCY:
         return _max_latency(instance, argument)
-    return clock_value(instance, objective, argument)
+    return clock_value(instance, objective, argument, subject_to)
 
 
 def proven_bound(instance: Instance, argument: Argument) -> Fraction:

@@ -58,3 +58,38 @@ def _cost(
     if objective is Objective.MAX_LATENCY:
         return max([cost, *map(float, reached)])
     return cost + float(sum(reached)) / len(instance)
+
+
+def frontier(instance: Instance) -> list[tuple[float, float]]:
+    """Mean TTFT and mean latency of every schedule that no other one beats in both."""
+    requests, count = instance.requests, len(instance)
+    start = tuple(State(wake_s=float(r)) for r in instance.release_s)
+    queue: list[tuple[float, float, float, States]] = [(0.0, 0.0, 0.0, start)]
+    kept: dict[States, list[tuple[float, float]]] = {}
+    ended: list[tuple[float, float]] = []
+    while queue:
+        now, ttft, latency, states = heapq.heappop(queue)
+        front = kept.setdefault(states, [])  # as times ascend these are reached no later
+        if any(first <= ttft and whole <= latency for first, whole in front):
+            continue
+        front.append((ttft, latency))
+        if all(s.made == r.output_tokens for s, r in zip(states, requests, strict=True)):
+            ended.append((ttft / count, latency / count))
+            continue
+        actions = [list(steps(instance, r, s)) for r, s in zip(requests, states, strict=True)]
+        for batch in itertools.product(*actions):
+            if not fits(instance, batch):
+                continue
+            working = [s.wake_s for s, step in zip(states, batch, strict=True) if step.tokens]
+            end = max(now, *working) + length_s(instance, batch)
+            after = tuple(
+                woken(r, s, step.after, end)
+                for r, s, step in zip(requests, states, batch, strict=True)
+            )
+            first = whole = 0.0
+            rows = zip(requests, instance.release_s, states, after, strict=True)
+            for r, release, b, a in rows:
+                first += float(end - release) * (b.made == 0 < a.made)
+                whole += float(end - release) * (b.made < a.made == r.output_tokens)
+            heapq.heappush(queue, (end, ttft + first, latency + whole, after))
+    return [p for p in ended if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in ended)]

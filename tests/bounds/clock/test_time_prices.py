@@ -97,7 +97,7 @@ def test_any_prices_are_below_the_optimal_ttft() -> None:
         optimum = Fraction(best(instance, Objective.MEAN_TTFT))
         for draw in range(4):
             prices = random_prices(random.Random(10 * seed + draw), instance)
-            proven = priced_mean(instance, prices, first_tokens=True)
+            proven = priced_mean(instance, prices, first=1, whole=0)
             assert proven <= optimum * (1 + ROUNDING), (seed, draw)
 
 

@@ -6,6 +6,8 @@ from optsched.clock_certificate import (
     AloneOrder,
     ClockArgument,
     GroupedMean,
+    LimitedMean,
+    MachineChains,
     Order,
     OrderedMean,
     SharedOrder,
@@ -30,6 +32,9 @@ def describe_clock(argument: ClockArgument) -> list[str]:
         text = "equal requests: a convex program over how many end in which batch, bounded at a "
         text += f"point of {len(argument.ends)} batches, and cheapest paths under prices of "
         return [text + f"{len(argument.memory)} buckets of {argument.bucket_batches} batches"]
+    if isinstance(argument, LimitedMean):
+        sum_ = f"{argument.first} x mean TTFT + {argument.whole} x mean latency"
+        return [f"of {sum_} the limited one is its limit at most", *_weighted(argument.weighted)]
     if isinstance(argument, TimePrices):
         text = f"{len(argument.prices)} prices of time, {argument.knots[-1]} cells of "
         text += f"{argument.cell_s!r} s: a batch earns them, its steps are charged for it in "
@@ -40,6 +45,13 @@ def describe_clock(argument: ClockArgument) -> list[str]:
     )
     text += " alone, less what its charges cost before they are due"
     return [text, _charges(argument.line, argument.shares)]
+
+
+def _weighted(argument: MachineChains | TimePrices) -> list[str]:
+    if isinstance(argument, TimePrices):
+        return describe_clock(argument)
+    start = "the sum is no less than if one machine served each request's charge, first token first"
+    return [start, _charges(argument.line, argument.shares)]
 
 
 def _order(order: Order) -> str:

@@ -7,7 +7,9 @@ the arrival of request i,
     sum (C_i - T_i) >= sum over i of min over paths [ C_i - T_i + charges ] - integral of pi
 
 a *path* being a fill and O - 1 decodes one after the other, each in a batch whose duration the
-request chooses. For mean TTFT the path is the fill alone.
+request chooses. For mean TTFT the path is the fill alone. For a weighted sum of both, u the weight
+of first tokens and v that of ends, a path costs u (F_i - T_i) + v (C_i - T_i) + charges: a second
+costs u + v until the fill has ended, and v from then on.
 
 **Cells.** Time is cut into cells and rounded down to them: a stretch from cell a to cell a + d took
 at most d + 1 cells, and the d of a path add up to C_i - T_i but for less than one cell. What is
@@ -22,8 +24,9 @@ shortest stretch there, and wait until b.
 
 **Classes.** Requests of equal I + O - 1 and decodes left are at the same point of their paths, so
 one recursion over blocks serves all O; a request whose O lies between classes is followed through
-its last decodes only. In I + O - 1 the charges are concave (least of linear ones), so is the
-cheapest path, and so a request between two classes costs at least what lies between their costs.
+its last decodes only, those before being a stretch of their own where first tokens count, else one
+with the fill. In I + O - 1 the charges are concave (least of linear ones), so is the cheapest path,
+and so a request between two classes costs at least what lies between their costs.
 
 All numbers are whole: a cell of time is ``CELL`` units, charges are rounded down.
 """
@@ -53,15 +56,19 @@ _PARTS = 2**8  # of the way between two classes
 _AHEAD = 512  # cells in which a fill is first looked for
 
 
-def priced_mean(instance: Instance, prices: TimePrices, *, first_tokens: bool = False) -> Fraction:
-    """Seconds that the mean latency, or mean TTFT, of every schedule is at least.
+def priced_mean(
+    instance: Instance, prices: TimePrices, *, first: int = 0, whole: int = 1
+) -> Fraction:
+    """Seconds that ``first`` x mean TTFT + ``whole`` x mean latency is at least.
+
+    Prices are those of a sum whose larger weight is 1.
 
     Raises
     ------
     RefutedError
         The prices do not fit the instance.
     """
-    return _Paths(instance, prices, first_tokens).mean_s()
+    return _Paths(instance, prices, first, whole).mean_s()
 
 
 class Timeline:
@@ -76,7 +83,6 @@ class Timeline:
             left = np.searchsorted(knots, at, side="right") - 1
             rise = (values[left + 1] - values[left]) * (at - knots[left])
             self.price[:-1] = values[left] + rise // (knots[left + 1] - knots[left])
-        self.now: IntArray = np.arange(self.cells + 1, dtype=np.int64) * CELL
         self._least = [self.price]
 
     def least(self, cells: int) -> IntArray:
@@ -102,11 +108,16 @@ def ahead(values: IntArray, cells: int) -> IntArray:
 
 
 class _Paths:
-    def __init__(self, instance: Instance, prices: TimePrices, first_tokens: bool) -> None:
+    def __init__(self, instance: Instance, prices: TimePrices, first: int, whole: int) -> None:
         hold(not instance.has_calls, "prices of time do not cover calls")
         self.instance = instance
         self.prices = prices
-        self.first_tokens = first_tokens
+        self.weights, self.unit = first + whole, max(first, whole)
+        # What a cell of time costs after the first token, and before it.
+        self.later = CELL * whole // self.unit
+        self.sooner = self.later + CELL * first // self.unit
+        self.merged = not first
+        self.first_tokens = not whole
         self.cell_s = Fraction(prices.cell_s)
         self.time = Timeline(prices)
         self.paces = paces_of(instance.cost, instance.limits, prices.paces)
@@ -124,9 +135,11 @@ class _Paths:
         # Costs stay below the sum of one stretch per block and of waiting to the last cell.
         self.most = _SAFE // _PARTS // (len(prices.blocks) + 2)
         slowest = max(lengths) * self.paces.from_units[-1] // self.most_units
-        hold((self.time.cells + slowest) * CELL < self.most, "too many cells")
-        first = min(r.arrival_s for r in instance.requests)
-        self.release = [Fraction(r.arrival_s) - Fraction(first) for r in instance.requests]
+        hold((self.time.cells + slowest) * self.sooner < self.most, "too many cells")
+        cells = np.arange(self.time.cells + 1, dtype=np.int64)
+        self.waited, self.stayed = cells * self.sooner, cells * self.later
+        start = min(r.arrival_s for r in instance.requests)
+        self.release = [Fraction(r.arrival_s) - Fraction(start) for r in instance.requests]
 
     def mean_s(self) -> Fraction:
         """(sum of path costs - integral of prices - what arrivals were rounded by) / requests."""
@@ -140,14 +153,15 @@ class _Paths:
         fill = self._fills()
         for output, decodes in self._decodes(sorted(alike)):
             for (prompt, final, cell), count in alike[output].items():
-                first = fill[prompt]
-                if not self.first_tokens:
-                    first = self._more(first, prompt, final - output + 1)
-                stretch = self._stretch(*first)
-                total += count * self._fill(*stretch, self._between(decodes, final), cell)
+                first, more = fill[prompt], self._more(prompt, final - output + 1)
+                if self.merged:
+                    first, more = (first[0] + more[0], first[1] + more[1]), (Fraction(0),) * 2
+                rest = self._between(decodes, final)
+                extra = self._stretch(*more) if more[0] and not self.first_tokens else None
+                total += count * self._fill(*self._stretch(*first), extra, rest, cell)
         paid = Fraction(int(self.time.price.sum()), 2**self.prices.price_bits) * self.cell_s
         rounded = sum(self.release, Fraction(0)) - sum(cells) * self.cell_s
-        seconds = Fraction(total, CELL) * self.cell_s - paid - rounded
+        seconds = (Fraction(total, CELL) * self.cell_s - paid) * self.unit - rounded * self.weights
         return seconds / len(self.instance)
 
     def _decodes(self, outputs: list[int]) -> Iterator[tuple[int, IntArray]]:
@@ -177,11 +191,11 @@ class _Paths:
             charges = [self._scaled(block_charge(s, tokens, most)) for s in segments]
             cost = np.array(charges, dtype=np.int64)[:, None] * self.time.least(cells)
             cost += ahead(after, cells)
-            cost += cells * CELL
+            cost += cells * self.later
             np.minimum(best, cost, out=best)
-        best += self.time.now
+        best += self.stayed
         best = np.minimum.accumulate(best[:, ::-1], axis=1)[:, ::-1]
-        return np.asarray(best - self.time.now)
+        return np.asarray(best - self.stayed)
 
     def _scaled(self, charge: int) -> int:
         scaled = floor(charge * self.rate)
@@ -198,22 +212,40 @@ class _Paths:
         return decodes[below], _PARTS - part, decodes[above], part
 
     def _fill(
-        self, cells: int, charge: int, rest: tuple[IntArray, int, IntArray, int], start: int
-    ) -> int:
-        """Cost of one request from its arrival in cell ``start`` on."""
-        below, near, above, far = rest
+        self, cells: int, charge: int, extra: tuple[int, int] | None,
+        rest: tuple[IntArray, int, IntArray, int], start: int,
+    ) -> int:  # fmt: skip
+        """Cost of one request from its arrival in cell ``start`` on: its fill, a stretch ``extra``
+        of decodes if there is one, and the rest."""
         last = self.time.cells
         start, looked = min(start, last), _AHEAD
         price = self.time.least(cells)
+        beyond = self.sooner if extra is None else self.later
         while True:
             stop = min(last + 1, start + looked)
             end = np.minimum(np.arange(start + cells, stop + cells), last)
-            cost = (near * below[end] + far * above[end]) // _PARTS
-            cost += charge * price[start:stop] + self.time.now[: stop - start]
-            best = int(cost.min()) + cells * CELL
-            if stop > last or best <= looked * CELL:
+            cost = self._rest(rest, end) if extra is None else self._extra(*extra, rest, end)
+            cost += charge * price[start:stop] + self.waited[: stop - start]
+            best = int(cost.min()) + cells * self.sooner
+            if stop > last or best <= looked * beyond:
                 return best
             looked *= 8
+
+    @staticmethod
+    def _rest(rest: tuple[IntArray, int, IntArray, int], end: IntArray) -> IntArray:
+        below, near, above, far = rest
+        return np.asarray((near * below[end] + far * above[end]) // _PARTS)
+
+    def _extra(
+        self, cells: int, charge: int, rest: tuple[IntArray, int, IntArray, int], begin: IntArray
+    ) -> IntArray:
+        """Cost from the consecutive cells ``begin`` on, until one of which to wait."""
+        end = np.minimum(begin + cells, self.time.cells)
+        cost = self._rest(rest, end) + charge * self.time.least(cells)[begin]
+        waited = self.stayed[: begin.size]
+        cost += waited
+        best = np.minimum.accumulate(cost[::-1])[::-1]
+        return np.asarray(best - waited + cells * self.later)
 
     def _fills(self) -> dict[int, tuple[Fraction, Fraction]]:
         """Seconds that a first fill takes, and what it is charged at a price of 1, by prompt.
@@ -234,20 +266,18 @@ class _Paths:
             found[prompt] = (max(whole, default=Fraction(0)) + attention, charge)
         return found
 
-    def _more(
-        self, fill: tuple[Fraction, Fraction], prompt: int, reached: int
-    ) -> tuple[Fraction, Fraction]:
-        """A fill and the decodes up to ``reached`` KV tokens as one stretch, at the shortest and
-        the cheapest pace."""
+    def _more(self, prompt: int, reached: int) -> tuple[Fraction, Fraction]:
+        """Seconds and charge of the decodes up to ``reached`` KV tokens as one stretch, at the
+        shortest and the cheapest pace."""
         tokens = reached - prompt
         if not tokens:
-            return fill
+            return Fraction(0), Fraction(0)
         least = self.paces.least(prompt + 1) + self.paces.least(reached)
-        time_s = fill[0] + tokens * Fraction(self.paces.from_units[0], UNITS)
-        return time_s, fill[1] + Fraction(tokens * least, 2 * UNITS)
+        time_s = tokens * Fraction(self.paces.from_units[0], UNITS)
+        return time_s, Fraction(tokens * least, 2 * UNITS)
 
     def _stretch(self, time_s: Fraction, charge_s: Fraction) -> tuple[int, int]:
         """Cells and scaled charge."""
         cells = max(0, ceil(time_s / self.cell_s) - 1)
-        hold(cells * CELL < self.most, "cells are too short")
+        hold(cells * self.sooner < self.most, "cells are too short")
         return cells, self._scaled(floor(charge_s * UNITS))
