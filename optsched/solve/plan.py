@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from optsched.errors import UnknownNameError, UnsupportedError
 from optsched.instance import Instance
+from optsched.model.hindsight import applies
 from optsched.model.network import estimated_columns
 from optsched.model.scope import (
     Verdict,
@@ -37,7 +38,8 @@ class Stage:
     Parameters
     ----------
     formulation : str
-        ``network`` or ``compact``.
+        ``network``, ``compact``, or ``rounds`` (the network's time-indexed program without
+        preemption, where all batches take equally long).
     chunking : bool
         Whether fills may be split; the compact formulation always allows it unless a policy
         forbids it.
@@ -58,6 +60,8 @@ class Stage:
         """Name for the table of steps."""
         if self.formulation == "compact":
             return "compact"
+        if self.formulation == "rounds":
+            return "network, time-indexed"
         if self.relaxed:
             return "network, chunks free"
         return "network, chunked" if self.chunking else "network"
@@ -110,12 +114,12 @@ def plan(
     """
     if formulation not in FORMULATIONS:
         raise UnknownNameError("formulation", formulation, FORMULATIONS)
-    policies = with_implied(policies)
     scope = ALL_SCHEDULES
     if objective.maximised:
         scope += " that never wait deliberately"
     if policies:
         scope += f" under {', '.join(sorted(policies))}"
+    policies = with_implied(policies)
     missing = _not_covered(instance, policies)
     if formulation == "none" or missing:
         if formulation in ("network", "compact"):
@@ -143,6 +147,11 @@ def _plan(
     instance: Instance, formulation: str, policies: Collection[str], objective: Objective,
     limited: Collection[Objective], scope: str,
 ) -> Plan:  # fmt: skip
+    in_rounds = [applies(instance, policies, each) for each in (objective, *limited)]
+    if all(verdict.holds for verdict in in_rounds):
+        rounds = Stage(formulation="rounds", chunking=False, relaxed=False, scope=scope)
+        reason = f"time-indexed, a program of when requests start: {in_rounds[0].reason}"
+        return Plan(stages=(rounds,), reason=reason, scope=scope)
     batches = _batches(instance)
     # Fill, decode, hold and wait of every token of a type in every batch, before a closer count.
     size = 4 * batches * sum(output for _, output in _shapes(instance))

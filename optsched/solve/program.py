@@ -13,6 +13,9 @@ from optsched.constraints import compact, network
 from optsched.errors import InvalidInputError, OptschedError, SolverError, UnsupportedError
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
+from optsched.model.hindsight import rounds_of
+from optsched.model.hindsight_program import HindsightVariables
+from optsched.model.hindsight_program import build as time_indexed
 from optsched.model.horizon import batch_horizon
 from optsched.model.milp import Block, Milp
 from optsched.model.network import NetworkVariables, bounding_variables, estimated_columns
@@ -87,7 +90,7 @@ def program(search: Search, stage: Stage) -> Program:
     known = [(c.values[search.objective], c.schedule) for c in search.candidates]
     if stage.scope == UNCHUNKED:
         known = [(value, s) for value, s in known if is_unchunked(search.instance, s)]
-    build = _compact if stage.formulation == "compact" else _network
+    build = {"compact": _compact, "rounds": _rounds, "network": _network}[stage.formulation]
     return build(search, stage, known)
 
 
@@ -184,6 +187,31 @@ def _has_clock(search: Search) -> bool:
     """Whether batches have times in the program: then a shorter horizon is worth its price."""
     makespan = search.objective is Objective.MAKESPAN and not search.options.subject_to
     return not (search.instance.offline and makespan)
+
+
+def _rounds(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
+    """When requests start, which is all that non-preemptive schedules of equal batches differ in;
+    the default horizon is rigorous."""
+    instance = search.instance
+    cutoff = _cutoff(search, known)
+    rounds = rounds_of(instance)
+    horizon = rounds.horizon
+    if search.objective is Objective.MEAN_LATENCY and cutoff < math.inf:
+        horizon = min(horizon, rounds.horizon_within(cutoff * len(instance) / rounds.round_s))
+    _require_size("time-indexed", horizon * len(rounds.types), MOST_NETWORK_COLUMNS, horizon)
+    variables = HindsightVariables(
+        instance, horizon=horizon, policies=sorted(search.policies), objective=search.objective,
+        at_most=search.options.subject_to,
+    )  # fmt: skip
+    return Program(
+        priced=instance,
+        milp=time_indexed(variables),
+        cutoff=cutoff,
+        start=_start(search, variables.encode, known),
+        decode=variables.decode,
+        encode=variables.encode,
+        separate=None,
+    )
 
 
 def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:

@@ -22,6 +22,7 @@ from optsched.solve.known import known_schedules
 from optsched.solve.plan import Plan, plan, with_implied
 from optsched.solve.program import program
 from optsched.solve.proven import Proven, prove
+from optsched.solve.rounds import in_rounds
 from optsched.solve.search import Search, SolveOptions
 from optsched.solve.stage import run_stage
 from optsched.solvers import require_solver
@@ -126,7 +127,7 @@ def _solve(
         scheduler(options.warm_start)
     policies = with_implied(options.policies)
     chosen = plan(
-        instance, options.formulation, policies, options.objective,
+        instance, options.formulation, options.policies, options.objective,
         limited=tuple(options.subject_to),
     )  # fmt: skip
     require_feasible(instance, policies)
@@ -145,6 +146,8 @@ def _solve(
             _schedulers(search, rules=bool(chosen.stages))
             share = _PRICED_SHARE if chosen.stages else 1.0
             _priced_bound(search, share * search.remaining_s)
+            if options.formulation != "none":
+                in_rounds(search)
         if options.write_model is not None and not search.infeasible:
             _write_model(search, chosen, options.write_model)
         for index, stage in enumerate(chosen.stages):
@@ -268,7 +271,13 @@ def _warm_starts(search: Search, *, rules: bool) -> list[str]:
         return []
     if warm_start != "best":
         return [warm_start]
-    known = known_schedules(search.instance, search.objective, search.options.effort)
+    # What is best for a limited objective is the likeliest to be within the limit.
+    limited = () if search.candidates else tuple(search.options.subject_to)
+    known = [
+        name
+        for objective in (search.objective, *limited)
+        for name in known_schedules(search.instance, objective, search.options.effort)
+    ]
     return list(dict.fromkeys([*(RULES if rules and known else ()), *known]))
 
 

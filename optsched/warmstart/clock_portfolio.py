@@ -15,7 +15,7 @@ from optsched.objective import Objective
 from optsched.schedule import Schedule
 from optsched.simulate import objective_value, simulate
 from optsched.warmstart.clock_orders import improved_order
-from optsched.warmstart.portfolio import PORTFOLIO
+from optsched.warmstart.portfolio import PORTFOLIO, LookAheadScheduler
 from optsched.warmstart.registry import scheduler
 
 _MOST_SEARCHED = 200  # requests
@@ -66,8 +66,13 @@ def _found(
     few = len(instance) <= _MOST_SEARCHED
     names = _CANDIDATES[objective][: None if few else _CANDIDATES_OF_MANY]
     for k, name in enumerate(names):
-        if k and deadline is not None and time.monotonic() > deadline:
+        left = None if deadline is None else deadline - time.monotonic()
+        if k and left is not None and left < 0:
             return
-        yield scheduler(name)(instance)
+        rule = scheduler(name)
+        if isinstance(rule, LookAheadScheduler):
+            yield rule(instance, time_limit_s=None if left is None else max(left, 0.0))
+        else:
+            yield rule(instance)
     if few and objective is not Objective.MAKESPAN:
         yield improved_order(instance, objective, seed=seed, deadline=deadline)
