@@ -14,7 +14,7 @@ from optsched.cli.chosen import UsageError
 from optsched.cli.output import amount, note, percent, print_json, print_table
 from optsched.cli.parameters import OBJECTIVE, SEED, FiniteRange
 from optsched.cli.progress import ProgressLine
-from optsched.errors import InfeasibleError, UnknownNameError
+from optsched.errors import InfeasibleError, InvalidInputError, UnknownNameError
 from optsched.instance import Instance
 from optsched.objective import OBJECTIVES, Objective
 from optsched.result import Conflict, Result, Target
@@ -133,7 +133,7 @@ def solve(
     asked = _target_text(goal, at_most, at_least)
     options = SolveOptions(
         objective=goal, then=Objective(then) if then else None, asked=asked or "",
-        target=None if asked is None else target_value(workload, goal, asked),
+        target=None if asked is None else _target(workload, goal, asked),
         subject_to=_limits(subject_to),
         policies=tuple(dict.fromkeys(policies)), formulation=formulation, solver=solver,
         effort=effort, time_limit_s=time_limit, relative_gap=gap, seed=seed, threads=threads,
@@ -178,6 +178,13 @@ def _exit_code(result: Result) -> int:
     if result.termination == "infeasible":
         return 3
     return 0 if result.optimal or result.termination == "gap-reached" else 4
+
+
+def _target(workload: Instance, objective: Objective, asked: str) -> float:
+    try:
+        return target_value(workload, objective, asked)
+    except InvalidInputError as error:
+        raise UsageError(error.message, hint=error.hint) from None
 
 
 def _target_text(objective: Objective, at_most: str | None, at_least: str | None) -> str | None:

@@ -44,7 +44,6 @@ def explain_refusal(
     time_limit_s : float
         For all questions together.
     """
-    assert refused.bound is not None
     filter_ = _Filter(instance, options, ask, time.monotonic() + time_limit_s, report)
     rules = filter_.without_needless(_rules(instance, options), _without_rules)
     requests: tuple[str, ...] = ()
@@ -99,15 +98,14 @@ class _Filter:
         return {"yes": False, "no": True}.get(answer.target.answer)
 
     def relaxed_target(
-        self, instance: Instance, options: SolveOptions, bound: float
+        self, instance: Instance, options: SolveOptions, bound: float | None
     ) -> float | None:
         """The best bound known, ``bound`` at least; None if there is no schedule at all."""
         best = None if self.interrupted else self._ask("what can be reached?", instance, options)
         if best is not None and best.termination == "infeasible":
             return None
-        if best is None or best.bound is None or options.objective.better(best.bound, bound):
-            return bound
-        return best.bound
+        bounds = [b for b in (bound, best.bound if best else None) if b is not None]
+        return (min if options.objective.maximised else max)(bounds, default=None)
 
     def _ask(self, what: str, instance: Instance, options: SolveOptions) -> Result | None:
         """None if it was interrupted, or needs one of the rules that were left out."""

@@ -149,6 +149,11 @@ def is_unchunked(instance: Instance, schedule: Schedule) -> bool:
 
 def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
     instance, policies, objective = search.instance, search.policies, search.objective
+    longest, room = int(instance.prompt_tokens.max()), instance.limits.fill_tokens
+    if not stage.chunking and longest > room:
+        raise NoScheduleError(
+            f"a prompt of {longest} tokens takes several batches of {room}", math.inf
+        )
     cutoff = _cutoff(search, known)
     most = late = _most_batches(search, stage, cutoff)
     size = estimated_columns(

@@ -131,13 +131,16 @@ class Search:
     def answer(self) -> str:
         """``yes`` or ``no`` if the target is settled, else ``unknown``.
 
-        A bound that exceeds the target by rounding alone is no proof.
+        A bound that exceeds the target by rounding alone is no proof. Where the limits on other
+        objectives cannot be kept no target is reached.
         """
         target = self.options.target
         if target is None:
             return "unknown"
         if self.value is not None and not self.objective.better(target, self.value):
             return "yes"
+        if self.infeasible:
+            return "no"
         if self.bound is None or not self.objective.better(target, self.bound):
             return "unknown"
         return "no" if abs(self.bound - target) > OPTIMAL_GAP * abs(target) else "unknown"

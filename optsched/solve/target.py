@@ -17,7 +17,7 @@ def target_value(instance: Instance, objective: Objective, text: str) -> float:
     Parameters
     ----------
     text : str
-        ``X``, ``X*SCHEDULER``, ``SCHEDULER``, or for goodput also ``all``, the weight of all
+        ``X``, ``X*SCHEDULER`` or ``SCHEDULER``, where for goodput ``all`` is the weight of all
         requests. A scheduler is run and its schedule checked.
 
     Raises
@@ -27,12 +27,13 @@ def target_value(instance: Instance, objective: Objective, text: str) -> float:
     UnknownNameError
         No scheduler has this name.
     """
-    if text.strip() == "all" and objective.maximised:
-        return total_weight(instance)
     value = _number(text)
     if value is None:
         factor, name = _parts(text)
-        value = factor * evaluate(instance, name).values[objective]
+        if name == "all" and objective.maximised:
+            value = factor * total_weight(instance)
+        else:
+            value = factor * evaluate(instance, name).values[objective]
     if not (math.isfinite(value) and value >= 0):
         raise InvalidInputError(
             f"target: got {text!r}, expected a finite number >= 0",

@@ -15,7 +15,7 @@ from optsched.objective import Objective
 from optsched.schedule import Schedule
 from optsched.simulate import objective_value, simulate
 from optsched.warmstart.clock_orders import improved_order
-from optsched.warmstart.portfolio import PORTFOLIO, LookAheadScheduler
+from optsched.warmstart.portfolio import PORTFOLIO, LookAheadScheduler, StoppedEarly
 from optsched.warmstart.registry import scheduler
 
 _MOST_SEARCHED = 200  # requests
@@ -48,14 +48,21 @@ def best_for(
         A request makes calls.
     InfeasibleError
         A request cannot run even alone.
+    StoppedEarly
+        A keyboard interrupt, after the first schedule.
     """
     best: Schedule | None = None
     best_value = np.inf
     sign = -1.0 if objective.maximised else 1.0
-    for schedule in _found(instance, objective, deadline, seed):
-        value = sign * objective_value(instance, simulate(instance, schedule), objective)
-        if best is None or value < best_value:
-            best, best_value = schedule, value
+    try:
+        for schedule in _found(instance, objective, deadline, seed):
+            value = sign * objective_value(instance, simulate(instance, schedule), objective)
+            if best is None or value < best_value:
+                best, best_value = schedule, value
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        raise StoppedEarly(best) from None
     assert best is not None
     return best
 

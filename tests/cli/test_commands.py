@@ -207,6 +207,18 @@ def test_a_pipe_that_closes_early_is_no_error() -> None:
     assert ended.stderr == ""
 
 
+def test_a_reader_that_has_gone_before_the_end_is_no_error() -> None:
+    """Of several lines written one after another, the first one finds nobody to read it."""
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "-m", "optsched", "schedulers"],
+        stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_the_same_input_gives_the_same_bytes() -> None:
     first, second = (optsched("solve", PAPER / "I8.json", "--json").out for _ in range(2))
 

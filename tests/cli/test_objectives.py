@@ -140,7 +140,7 @@ def test_slos_that_cannot_be_met_together_are_named(slos: Path) -> None:
 )
 def test_mistakes(slos: Path, arguments: list[str], what: str) -> None:
     ended = optsched("solve", slos, *arguments)
-    assert ended.code in (1, 2)
+    assert ended.code == 2
     assert what in ended.err
     assert ended.out == ""
 
@@ -169,3 +169,20 @@ def test_bound_has_every_objective(slos: Path) -> None:
     assert shown.code == 0
     assert "goodput of 4" in shown.out
     assert "p99" in shown.out
+
+
+@pytest.mark.parametrize("limits", [("8", "5"), ("5", "8")])
+def test_of_two_limits_on_one_objective_both_hold(slos: Path, limits: tuple[str, str]) -> None:
+    both = [word for limit in limits for word in ("--subject-to", f"max-latency={limit}")]
+    ended = optsched("solve", slos, *both, "--json")
+    assert ended.code == 3
+    result = json.loads(ended.out)
+    assert result["termination"] == "infeasible"
+    assert result["options"]["subject_to"] == {"max-latency": 5.0}
+
+
+def test_a_target_under_limits_that_cannot_be_kept(slos: Path) -> None:
+    ended = optsched("solve", slos, "--at-most", "100", "--subject-to", "mean-latency=1")
+    assert ended.code == 3
+    assert "at most 100.00 s: no" in ended.out
+    assert "no target can be reached" in ended.out

@@ -66,7 +66,7 @@ def test_arrivals_and_tight_limits(objective: Objective, seed: int) -> None:
 def test_policies(policy: str, seed: int) -> None:
     objective = list(Objective)[seed % 5]
     instance = random_instance(
-        8000 + seed, arrivals=seed % 2 == 0, most_prompt=4, most_output=3, slos=True
+        8100 + seed, arrivals=seed % 2 == 0, most_prompt=3, most_output=3, slos=True
     )
     options = SolveOptions(objective=objective, policies=(policy,))
     try:

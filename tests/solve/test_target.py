@@ -44,6 +44,7 @@ def test_a_target_is_a_number_or_a_fraction_of_a_scheduler() -> None:
         assert target_value(instance, objective, "sarathi * 0.9") == 0.9 * reached
     assert target_value(instance, Objective.MAKESPAN, "1.5e-2") == 0.015
     assert target_value(instance, Objective.GOODPUT, "all") == len(instance)
+    assert target_value(instance, Objective.GOODPUT, "0.5*all") == len(instance) / 2
     for wrong in ("nan", "-1", "inf", "a*b"):
         with pytest.raises(InvalidInputError, match="target"):
             target_value(instance, Objective.MAKESPAN, wrong)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,12 +18,14 @@ from optsched.io.generate import azure_like
 from optsched.objective import Objective
 from optsched.schedule import Schedule
 from optsched.simulate import objective_value, simulate
-from optsched.warmstart import scheduler
+from optsched.warmstart import clock_orders, clock_portfolio, scheduler
 from optsched.warmstart.clock_families import machine_time_s
 from optsched.warmstart.clock_orders import improved_order
 from optsched.warmstart.clock_portfolio import best_for
+from optsched.warmstart.portfolio import PORTFOLIO, LookAheadScheduler
 from optsched.warmstart.ranked_lookahead import RankOptions, ranked_look_ahead
 from optsched.warmstart.slo_aware import SloOptions, slo_aware
+from optsched.warmstart.start_times import StartTimes
 from tests.oracle import optimum
 from tests.tiny import random_instance
 from tests.warmstart.workloads import UNIT, workload
@@ -189,3 +193,41 @@ def test_a_deadline_in_the_past_leaves_the_first_scheduler() -> None:
     instance = overloaded()
     at_once = best_for(instance, LATENCY, deadline=time.monotonic() - 1)
     assert at_once.same_as(scheduler("shortest-work")(instance))
+
+
+def test_the_search_over_orders_looks_at_the_clock_at_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A schedule of many requests takes a while: not even a few may follow the deadline."""
+    instance, begun = one_at_a_time(*((5, 5, 0.0) for _ in range(6))), []
+
+    def made(*arguments: Any) -> StartTimes:
+        begun.append(arguments)
+        return ranked_look_ahead(*arguments)
+
+    monkeypatch.setattr(clock_orders, "ranked_look_ahead", made)
+    monkeypatch.setattr(clock_orders.time, "monotonic", itertools.count().__next__)
+    improved_order(instance, LATENCY, deadline=3)
+    assert len(begun) == 5  # the order to start from, and four steps at 0, 1, 2, 3
+
+
+def test_a_look_ahead_among_others_has_what_is_left_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = []
+
+    class Asked(LookAheadScheduler):
+        def __call__(self, instance: Instance, /, *, time_limit_s: float | None = None) -> Schedule:
+            given.append(time_limit_s)
+            return scheduler("mc-sf")(instance)
+
+    asked = Asked(PORTFOLIO, "records its limit", lambda _: [])
+    monkeypatch.setattr(
+        clock_portfolio, "scheduler", lambda name: asked if name == PORTFOLIO else scheduler(name)
+    )
+    instance = one_at_a_time((5, 5, 0.0), (8, 2, 0.0))
+    best_for(instance, LATENCY, deadline=time.monotonic() + 600)
+    best_for(instance, LATENCY)
+    assert given[0] is not None
+    assert 0 < given[0] <= 600
+    assert given[1] is None
