@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 
 from benchmarks.certified import LENGTHS, MIXES, TRACES
 from optsched.bounds.clock import certify_clock, clock_bound
@@ -34,6 +33,7 @@ from optsched.bounds.verify.verdict import verify
 from optsched.check import require_valid
 from optsched.cli.output import percent, print_table
 from optsched.instance import Instance
+from optsched.io.adjust import stretched, with_slos
 from optsched.io.generate import mix, uniform
 from optsched.io.importers import import_trace
 from optsched.objective import Objective
@@ -45,7 +45,7 @@ from optsched.warmstart.clock_schedulers import CLOCK
 from optsched.warmstart.table import RULES
 
 STRETCHED_S = 7002.0
-SERVICE_LEVELS = {"ttft_slo_s": 1.0, "tpot_slo_s": 0.1}
+TTFT_S, TPOT_S = 1.0, 0.1
 SCHEDULERS = (*RULES, "look-ahead", "look-ahead-chunked", *CLOCK)
 COLUMNS = (
     "workload", "bound", "proof", "best", "gap", "schedule took", "bound took", "verify took",
@@ -71,16 +71,6 @@ def azure(traces: Path | None, preset: str, *, offline: bool) -> Instance:
     return instance
 
 
-def stretched(instance: Instance, to_s: float) -> Instance:
-    """The last request arrives at ``to_s``."""
-    factor = to_s / max(request.arrival_s for request in instance.requests)
-    requests = tuple(
-        msgspec.structs.replace(request, arrival_s=request.arrival_s * factor)
-        for request in instance.requests
-    )
-    return msgspec.structs.replace(instance, requests=requests)
-
-
 def workloads(suite: str, traces: Path | None) -> Iterator[tuple[str, Instance]]:
     """Name and instance of every workload of a suite."""
     if suite == "mixes":
@@ -101,10 +91,7 @@ def workloads(suite: str, traces: Path | None) -> Iterator[tuple[str, Instance]]
         if suite == "stretched":
             yield "azure over 7002 s", stretched(instance, STRETCHED_S)
         else:
-            requests = tuple(
-                msgspec.structs.replace(request, **SERVICE_LEVELS) for request in instance.requests
-            )
-            yield "azure", msgspec.structs.replace(instance, requests=requests)
+            yield "azure", with_slos(instance, ttft_s=TTFT_S, tpot_s=TPOT_S)
     else:
         raise click.UsageError(f"unknown suite {suite!r}")
 
