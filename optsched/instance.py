@@ -187,6 +187,18 @@ class Instance(
         release.setflags(write=False)
         return release
 
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Weight of each request, shape ``(requests,)``."""
+        weights: FloatArray = np.array([r.weight for r in self.requests], dtype=np.float64)
+        weights.setflags(write=False)
+        return weights
+
+    @cached_property
+    def total_weight(self) -> float:
+        """Weight of all requests: the most that goodput can be."""
+        return float(sum(r.weight for r in self.requests))
+
     @property
     def offline(self) -> bool:
         """Whether all requests arrive at once."""

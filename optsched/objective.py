@@ -24,9 +24,13 @@ class Objective(StrEnum):
         """``s``, or ``weight`` of requests."""
         return "weight" if self.maximised else "s"
 
+    def loss(self, value: float) -> float:
+        """What to compare values by, where less is better."""
+        return -value if self.maximised else value
+
     def better(self, one: float, other: float) -> bool:
         """Whether ``one`` is strictly better than ``other``."""
-        return one > other if self.maximised else one < other
+        return self.loss(one) < self.loss(other)
 
 
 OBJECTIVES = tuple(objective.value for objective in Objective)

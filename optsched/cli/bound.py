@@ -16,7 +16,6 @@ from optsched.instance import Instance, require_feasible
 from optsched.io.bundled import default_instance
 from optsched.objective import Objective
 from optsched.solve import Candidate, Comparison, assess, compare
-from optsched.solve.units import total_weight
 from optsched.warmstart import notes
 
 
@@ -105,7 +104,7 @@ def bound(
 
 def _print(instance: Instance, found: Comparison) -> None:
     goal = found.objective
-    unit = "in seconds" if goal.unit == "s" else f"of {total_weight(instance):.7g}"
+    unit = "in seconds" if goal.unit == "s" else f"of {instance.total_weight:.7g}"
     click.echo(f"{instance.name}: {len(instance)} requests, {goal.value} {unit}\n")
     shown = [(candidate.name, candidate) for candidate in found.candidates]
     if found.best is not None:

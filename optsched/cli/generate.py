@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from optsched import io
-from optsched.cli.parameters import FiniteRange, split_names
+from optsched.cli.parameters import Command, FiniteRange, split_names
 from optsched.instance import Instance, require_feasible
 from optsched.io.augmented import augmented
 from optsched.io.generate import AZURE_RATE, azure_like, mix, uniform
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _COUNT = click.IntRange(min=1)
 _out = click.option("--out", type=click.Path(path_type=Path), help="Instance file, else stdout.")
 _kv = click.option("--kv-tokens", type=_COUNT, help="KV capacity M.")

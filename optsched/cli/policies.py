@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from optsched import io
-from optsched.bounds import EFFORTS
 from optsched.cli.output import amount, percent, print_json, print_table
-from optsched.cli.parameters import OBJECTIVE, SEED, FiniteRange
+from optsched.cli.parameters import OBJECTIVE, FiniteRange, solving
 from optsched.cli.progress import ProgressLine
 from optsched.instance import Instance
 from optsched.objective import Objective
@@ -41,14 +40,9 @@ Examples:
     help="Seconds for each policy.",
 )  # fmt: skip
 @click.option(
-    "--effort", type=click.Choice(EFFORTS), default="normal", show_default=True,
-    help="How hard to look for bounds that need no formulation.",
-)  # fmt: skip
-@click.option(
     "--solver", default="highs", show_default=True, help="highs, cpsat, or pulp:NAME, as in solve."
 )
-@click.option("--seed", type=SEED, default=0, show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@solving
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context

@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 
 from optsched import io
-from optsched.bounds import EFFORTS
 from optsched.cli.chosen import UsageError
 from optsched.cli.output import amount, note, percent, print_json, print_table
-from optsched.cli.parameters import OBJECTIVE, SEED, FiniteRange
+from optsched.cli.parameters import OBJECTIVE, FiniteRange, solving
 from optsched.cli.progress import ProgressLine
 from optsched.errors import InfeasibleError, InvalidInputError, UnknownNameError
 from optsched.instance import Instance
@@ -23,7 +22,6 @@ from optsched.solve import solve as find_schedule
 from optsched.solve.conflict import explain_refusal
 from optsched.solve.plan import FORMULATIONS, POLICIES
 from optsched.solve.target import target_value
-from optsched.solve.units import total_weight
 
 _LEAST_WHY_S = 10.0  # to find out what conflicts, however long the proof took
 _SHOWN = 12
@@ -76,10 +74,6 @@ Examples:
     help="highs, cpsat, or pulp:NAME for any solver that PuLP finds (pulp:CBC, pulp:GUROBI ...).",
 )  # fmt: skip
 @click.option(
-    "--effort", type=click.Choice(EFFORTS), default="normal", show_default=True,
-    help="How hard to look for bounds that need no formulation.",
-)  # fmt: skip
-@click.option(
     "--time-limit", type=FiniteRange(min=0, min_open=True), default=60.0, show_default=True,
     help="Seconds for everything together.",
 )  # fmt: skip
@@ -87,8 +81,7 @@ Examples:
     "--gap", type=FiniteRange(min=0), default=0.0, show_default=True,
     help="Stop when (value - bound) / bound is this small.",
 )  # fmt: skip
-@click.option("--seed", type=SEED, default=0, show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@solving
 @click.option(
     "--warm-start", default="best", show_default=True, metavar="NAME|FILE|none",
     help="best of all schedulers, one of them, a schedule file, or none.",
@@ -237,7 +230,7 @@ def _infeasible(workload: Instance, options: SolveOptions) -> Result:
 def _print(workload: Instance, result: Result) -> None:
     click.echo(f"{workload.name}: {len(workload)} requests\n")
     goal = Objective(result.objective)
-    unit = " s" if goal.unit == "s" else f" of {total_weight(workload):.7g}"
+    unit = " s" if goal.unit == "s" else f" of {workload.total_weight:.7g}"
     rows = [
         (goal.value, f"{amount(result.value, goal)}{unit}", result.found_by or ""),
         ("bound", f"{amount(result.bound, goal)}{unit}", result.proof or ""),

@@ -139,7 +139,7 @@ class Clock:
     def allowance(self, instance: Instance, objective: Objective, limit: float) -> float:
         """The same for the limit on an objective, in its unit."""
         if objective.maximised:
-            return _SLACK * sum(request.weight for request in instance.requests)
+            return _SLACK * instance.total_weight
         return self.allowance_s(limit)
 
 

@@ -77,7 +77,7 @@ def add_clock(
         table.add("worst", (1,), upper=most, cost=worst, integer=False)
     if Objective.GOODPUT in goal.objectives:
         limited = np.any(list(clock.phases.values()), axis=0)
-        weight = np.array([request.weight for request in instance.requests])
+        weight = instance.weights
         counts = goal.objective is Objective.GOODPUT
         table.add("misses", (n,), upper=limited, cost=weight if counts else 0.0)
     if clock.exact:

@@ -59,7 +59,7 @@ def clock_values(
     alpha, beta = np.array(instance.cost.pieces).T[:, :, None]
     tokens = found["tokens"].sum(axis=0)
     largest = (alpha + beta * tokens).argmax(axis=0)
-    weight = np.array([request.weight for request in instance.requests])
+    weight = instance.weights
     columns: Values = {
         "end": end / clock.unit_s, "arrived": arrived, "begun": begun, "at_once": at_once,
         "worst": np.array([latency.max() / clock.unit_s]), "misses": ~meets,

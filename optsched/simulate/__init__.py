@@ -10,7 +10,7 @@ from optsched.simulate.metrics import (
     meets_objectives,
     request_times,
 )
-from optsched.simulate.objective import objective_value
+from optsched.simulate.objective import objective_value, schedule_loss
 
 __all__ = [
     "Distribution",
@@ -23,5 +23,6 @@ __all__ = [
     "meets_objectives",
     "objective_value",
     "request_times",
+    "schedule_loss",
     "simulate",
 ]

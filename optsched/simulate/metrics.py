@@ -133,7 +133,7 @@ def measure(instance: Instance, schedule: Schedule, trace: Trace) -> Metrics:
     load = loads(instance, schedule)
     busy_s = trace.end_s - trace.start_s
     met = meets_objectives(instance, times)
-    weight = float(np.array([r.weight for r in instance.requests])[met].sum())
+    weight = float(instance.weights[met].sum())
     processed, refilled = int(load.tokens.sum()), int(load.refilled_tokens.sum())
     return Metrics(
         makespan_s=trace.makespan_s,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from optsched.instance import Instance
 from optsched.objective import Objective
+from optsched.schedule import Schedule
+from optsched.simulate.clock import simulate
 from optsched.simulate.metrics import meets_objectives, request_times
 from optsched.trace import Trace
 
@@ -29,5 +29,9 @@ def objective_value(instance: Instance, trace: Trace, objective: Objective) -> f
         return float(times.ttft_s.mean())
     if objective is Objective.MAX_LATENCY:
         return float(times.latency_s.max())
-    weights = np.array([request.weight for request in instance.requests])
-    return float(weights[meets_objectives(instance, times)].sum())
+    return float(instance.weights[meets_objectives(instance, times)].sum())
+
+
+def schedule_loss(instance: Instance, schedule: Schedule, objective: Objective) -> float:
+    """What to compare schedules by, less is better: the simulated value, negative for goodput."""
+    return objective.loss(objective_value(instance, simulate(instance, schedule), objective))

@@ -75,5 +75,4 @@ def evaluate(instance: Instance, name: str, time_limit_s: float | None = None) -
 
 def best_of(candidates: Iterable[Candidate], objective: Objective) -> Candidate | None:
     """The candidate with the best value; the first of equally good ones."""
-    sign = -1.0 if objective.maximised else 1.0
-    return min(candidates, key=lambda c: sign * c.values[objective], default=None)
+    return min(candidates, key=lambda c: objective.loss(c.values[objective]), default=None)

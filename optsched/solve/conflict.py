@@ -216,7 +216,7 @@ def _requests_of(
     if not requests or options.target is None:
         return None
     share = len(instance) / len(requests)
-    left_out = sum(r.weight for r in instance.requests) - sum(r.weight for r in requests)
+    left_out = instance.total_weight - sum(r.weight for r in requests)
 
     def allowed(objective: Objective, limit: float) -> float:
         if objective.maximised:

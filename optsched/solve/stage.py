@@ -14,7 +14,6 @@ from optsched.solve.candidate import assess
 from optsched.solve.plan import Stage
 from optsched.solve.program import NoScheduleError, Program, program
 from optsched.solve.search import Search
-from optsched.solve.units import total_weight
 from optsched.solvers import solver
 from optsched.solvers.outcome import Outcome, Progress, SolverOptions, Termination
 from optsched.solvers.tighten import Tightened, tighten
@@ -177,7 +176,7 @@ def _require_price(
     objective = search.objective
     value = objective_value(ready.priced, simulate(ready.priced, schedule), objective)
     takes = search.cost(value)
-    size = total_weight(ready.priced) if objective.maximised else takes
+    size = ready.priced.total_weight if objective.maximised else takes
     low = takes < ready.cutoff and price - takes > _AGREE * size
     high = takes - price > _AGREE * size and not stage.relaxed and not objective.maximised
     if low or high:

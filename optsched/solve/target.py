@@ -8,7 +8,6 @@ from optsched.errors import InvalidInputError
 from optsched.instance import Instance
 from optsched.objective import Objective
 from optsched.solve.candidate import evaluate
-from optsched.solve.units import total_weight
 
 
 def target_value(instance: Instance, objective: Objective, text: str) -> float:
@@ -31,7 +30,7 @@ def target_value(instance: Instance, objective: Objective, text: str) -> float:
     if value is None:
         factor, name = _parts(text)
         if name == "all" and objective.maximised:
-            value = factor * total_weight(instance)
+            value = factor * instance.total_weight
         else:
             value = factor * evaluate(instance, name).values[objective]
     if not (math.isfinite(value) and value >= 0):

@@ -17,12 +17,7 @@ def cost(instance: Instance, objective: Objective, value: float) -> float:
 
     Its own inverse: also from a cost to the objective's value.
     """
-    return total_weight(instance) - value if objective.maximised else value
-
-
-def total_weight(instance: Instance) -> float:
-    """Weight of all requests: the most that goodput can be."""
-    return sum(request.weight for request in instance.requests)
+    return instance.total_weight - value if objective.maximised else value
 
 
 def attainable(instance: Instance, objective: Objective, bound: float) -> float:

@@ -54,7 +54,7 @@ def shortest_prompt(instance: Instance) -> Iterator[Schedule]:
 def for_service_levels(instance: Instance) -> Iterator[Schedule]:
     """By slack and by machine time per weight, with the dearest requests given up or not."""
     work, base = machine_time_s(instance), _base(instance, None)
-    weight = np.array([request.weight for request in instance.requests])
+    weight = instance.weights
     price = work / np.maximum(weight, 1e-12)
     shares = _FEW_KEPT if len(instance) > _LARGE else _KEPT
     for share in shares:

@@ -14,7 +14,7 @@ import numpy as np
 from optsched.instance import Instance, IntArray
 from optsched.objective import Objective
 from optsched.schedule import Schedule
-from optsched.simulate import objective_value, simulate
+from optsched.simulate import schedule_loss
 from optsched.warmstart.clock_families import machine_time_s
 from optsched.warmstart.ranked_lookahead import RankOptions, ranked_look_ahead
 
@@ -34,15 +34,10 @@ def improved_order(
         On the monotonic clock; without it the number of steps is fixed.
     """
     rng = np.random.default_rng(seed)
-    sign = -1.0 if objective.maximised else 1.0
-
-    def value(schedule: Schedule) -> float:
-        return sign * objective_value(instance, simulate(instance, schedule), objective)
-
     order: IntArray = np.argsort(machine_time_s(instance), kind="stable")
     now = best = _schedule(instance, order)
-    now_value = best_value = value(now)
-    scale = abs(now_value) or 1.0
+    now_loss = least = schedule_loss(instance, now, objective)
+    scale = abs(now_loss) or 1.0
     steps = min(_MOST_STEPS, _STEPS_PER_REQUEST * len(instance))
     for step, moved in enumerate(_moves(order.size, steps, rng)):
         if deadline is not None and time.monotonic() > deadline:
@@ -50,12 +45,12 @@ def improved_order(
         source, target = moved
         tried = np.insert(np.delete(order, source), target, order[source])
         schedule = _schedule(instance, tried)
-        found = value(schedule)
+        found = schedule_loss(instance, schedule, objective)
         heat = _FIRST_RISE * scale * (1 - step / steps) ** 2
-        if found <= now_value or rng.random() < np.exp((now_value - found) / max(heat, 1e-12)):
-            order, now_value = tried, found
-        if found < best_value:
-            best, best_value = schedule, found
+        if found <= now_loss or rng.random() < np.exp((now_loss - found) / max(heat, 1e-12)):
+            order, now_loss = tried, found
+        if found < least:
+            best, least = schedule, found
     return best
 
 

@@ -5,15 +5,14 @@ The upper bounds from which an exact search starts.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
-
-import numpy as np
 
 from optsched.instance import Instance
 from optsched.objective import Objective
 from optsched.schedule import Schedule
-from optsched.simulate import objective_value, simulate
+from optsched.simulate import schedule_loss
 from optsched.warmstart.clock_orders import improved_order
 from optsched.warmstart.portfolio import PORTFOLIO, LookAheadScheduler, StoppedEarly
 from optsched.warmstart.registry import scheduler
@@ -52,13 +51,12 @@ def best_for(
         A keyboard interrupt, after the first schedule.
     """
     best: Schedule | None = None
-    best_value = np.inf
-    sign = -1.0 if objective.maximised else 1.0
+    least = math.inf
     try:
         for schedule in _found(instance, objective, deadline, seed):
-            value = sign * objective_value(instance, simulate(instance, schedule), objective)
-            if best is None or value < best_value:
-                best, best_value = schedule, value
+            loss = schedule_loss(instance, schedule, objective)
+            if best is None or loss < least:
+                best, least = schedule, loss
     except KeyboardInterrupt:
         if best is None:
             raise

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from optsched.instance import Instance, require_feasible
 from optsched.objective import Objective
 from optsched.schedule import Schedule
-from optsched.simulate import objective_value, simulate
+from optsched.simulate import schedule_loss
 from optsched.warmstart.clock_families import for_service_levels, shortest_prompt, shortest_work
 from optsched.warmstart.first_tokens import first_tokens_first
 from optsched.warmstart.refusal import require_no_calls
@@ -44,15 +44,7 @@ class ClockScheduler:
         """
         require_no_calls(instance, self.name)
         require_feasible(instance)
-        return best_of(instance, self.objective, self.family(instance))
-
-
-def best_of(instance: Instance, objective: Objective, found: Iterator[Schedule]) -> Schedule:
-    """The best of at least one schedule, the first of equals."""
-    sign = -1 if objective.maximised else 1
-    return min(
-        found, key=lambda s: sign * objective_value(instance, simulate(instance, s), objective)
-    )
+        return min(self.family(instance), key=lambda s: schedule_loss(instance, s, self.objective))
 
 
 def first_tokens(instance: Instance) -> Iterator[Schedule]:

@@ -10,6 +10,28 @@ from optsched.instance import Instance, IntArray
 FloatArray = NDArray[np.float64]
 
 
+class ArrivalOrder:
+    """Requests by arrival, each let in once."""
+
+    def __init__(self, release_s: FloatArray) -> None:
+        self._order = np.argsort(release_s, kind="stable")
+        self._release: FloatArray = release_s[self._order]
+        self._count = 0
+
+    @property
+    def next_s(self) -> float:
+        """When the next request arrives; infinity if all have."""
+        if self._count == self._release.size:
+            return float("inf")
+        return float(self._release[self._count])
+
+    def until(self, now_s: float) -> IntArray:
+        """Those that have arrived since the last time, in order."""
+        first = self._count
+        self._count = max(first, int(np.searchsorted(self._release, now_s, side="right")))
+        return self._order[first : self._count]
+
+
 class RankedQueue:
     """Who has arrived and waits, lowest rank first; ties by arrival, then by place.
 
@@ -32,9 +54,7 @@ class RankedQueue:
         self._place = np.empty_like(order)
         self._place[order] = np.arange(order.size)
         self._order = order
-        self._arrival = np.argsort(release, kind="stable")
-        self._release: FloatArray = release[self._arrival]
-        self._arrived = 0
+        self._arrivals = ArrivalOrder(release)
         self._places: IntArray = np.zeros(0, dtype=np.int64)
         self.waiting: IntArray = np.zeros(0, dtype=np.int64)
         self.left = len(instance)
@@ -42,17 +62,13 @@ class RankedQueue:
     @property
     def next_arrival_s(self) -> float:
         """When the next request arrives; infinity if all have."""
-        if self._arrived == self._release.size:
-            return float("inf")
-        return float(self._release[self._arrived])
+        return self._arrivals.next_s
 
     def arrive(self, now_s: float) -> None:
         """Take in everything that has arrived."""
         if self.next_arrival_s > now_s:
             return
-        until = int(np.searchsorted(self._release, now_s, side="right"))
-        new = self._place[self._arrival[self._arrived : until]]
-        self._arrived = until
+        new = self._place[self._arrivals.until(now_s)]
         self._set(np.sort(np.concatenate([self._places, new])))
 
     def take(self, request: int) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from optsched.instance import Instance, IntArray
 from optsched.warmstart.ranked_lookahead import RankOptions, ranked_look_ahead
+from optsched.warmstart.ranked_queue import ArrivalOrder
 from optsched.warmstart.start_times import StartTimes
 
 FloatArray = NDArray[np.float64]
@@ -100,7 +101,7 @@ class SloQueue:
     """
 
     def __init__(self, instance: Instance, targets: Targets, options: SloOptions) -> None:
-        weight = np.array([request.weight for request in instance.requests])
+        weight = instance.weights
         price = options.work_s / np.maximum(weight, 1e-12)
         wanted = targets.possible() & (price < options.given_up)
         self._latest_start: FloatArray = np.where(
@@ -108,9 +109,7 @@ class SloQueue:
         )
         self._key = self._latest_start if options.by_slack else price
         self._work = options.work_s
-        self._arrival = np.argsort(instance.release_s, kind="stable")
-        self._release: FloatArray = instance.release_s[self._arrival]
-        self._arrived = 0
+        self._arrivals = ArrivalOrder(instance.release_s)
         self._begun: int | None = None
         self._hopeful: list[int] = []
         self._late: list[tuple[float, int]] = []  # work and request, ascending
@@ -120,17 +119,13 @@ class SloQueue:
     @property
     def next_arrival_s(self) -> float:
         """When the next request arrives; infinity if all have."""
-        if self._arrived == self._release.size:
-            return float("inf")
-        return float(self._release[self._arrived])
+        return self._arrivals.next_s
 
     def arrive(self, now_s: float) -> None:
         """Take in what has arrived and put off what is late."""
-        changed = False
-        while self.next_arrival_s <= now_s:
-            self._hopeful.append(int(self._arrival[self._arrived]))
-            self._arrived += 1
-            changed = True
+        new = self._arrivals.until(now_s).tolist()
+        self._hopeful += new
+        changed = bool(new)
         if self._hopeful and min(self._latest_start[self._hopeful]) < now_s:
             late = [
                 r for r in self._hopeful if self._latest_start[r] < now_s and r != self._begun
@@ -160,7 +155,7 @@ class SloQueue:
     def _order(self) -> None:
         self._hopeful.sort(key=lambda r: (self._key[r], r))
         chosen = self._hopeful
-        if self._arrived == self._release.size:
+        if self.next_arrival_s == float("inf"):
             chosen = chosen + [r for _, r in self._late[:_LATE]]
         self.waiting = np.array(chosen, dtype=np.int64)
 

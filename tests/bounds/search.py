@@ -86,20 +86,30 @@ def least_makespan(instance: Instance) -> float:
         done.add(states)
         if all(s.made == r.output_tokens for s, r in zip(states, requests, strict=True)):
             return now
-        for batch in itertools.product(
-            *(steps(instance, r, s) for r, s in zip(requests, states, strict=True))
-        ):
-            if not fits(instance, batch):
-                continue
-            working = [s.wake_s for s, step in zip(states, batch, strict=True) if step.tokens]
-            end = max(now, *working) + length_s(instance, batch)
-            after = tuple(
-                woken(r, s, step.after, end)
-                for r, s, step in zip(requests, states, batch, strict=True)
-            )
+        for end, after in following(instance, now, states):
             if after not in done:
                 heapq.heappush(queue, (end, after))
     raise AssertionError("no schedule")
+
+
+def following(
+    instance: Instance, now: float, states: tuple[State, ...]
+) -> Iterator[tuple[float, tuple[State, ...]]]:
+    """End of every batch that can follow at ``now``, and the states after it."""
+    requests = instance.requests
+    actions = [steps(instance, r, s) for r, s in zip(requests, states, strict=True)]
+    for batch in itertools.product(*actions):
+        if not fits(instance, batch):
+            continue
+        working = [s.wake_s for s, step in zip(states, batch, strict=True) if step.tokens]
+        end = max(now, *working) + length_s(instance, batch)
+        yield (
+            end,
+            tuple(
+                woken(r, s, step.after, end)
+                for r, s, step in zip(requests, states, batch, strict=True)
+            ),
+        )
 
 
 def fits(instance: Instance, batch: tuple[Step, ...]) -> bool:

@@ -28,5 +28,5 @@ def clock_case(
 def to_minimise(instance: Instance, objective: Objective, value: float) -> float:
     """The value as the program counts it: for goodput the weight that is missed."""
     if objective.maximised:
-        return sum(request.weight for request in instance.requests) - value
+        return instance.total_weight - value
     return value

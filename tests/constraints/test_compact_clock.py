@@ -56,7 +56,7 @@ def minimum(milp: Milp) -> Outcome:
 
 def worth(instance: Instance, objective: Objective, value: float) -> float:
     """What a program minimises: seconds, or the weight that misses."""
-    weight = sum(request.weight for request in instance.requests)
+    weight = instance.total_weight
     return weight - value if objective.maximised else value
 
 

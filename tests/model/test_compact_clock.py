@@ -37,7 +37,7 @@ def worth(instance: Instance, schedule: Schedule, objective: Objective) -> float
     """What a program minimises: seconds, or the weight that misses."""
     value = objective_value(instance, simulate(instance, schedule), objective)
     if objective.maximised:
-        return sum(request.weight for request in instance.requests) - value
+        return instance.total_weight - value
     return value
 
 

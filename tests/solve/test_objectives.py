@@ -12,7 +12,6 @@ from optsched.result import Result
 from optsched.simulate import objective_value, simulate
 from optsched.solve import SolveOptions, solve
 from optsched.solve.plan import POLICIES, with_implied
-from optsched.solve.units import total_weight
 from tests.bounds.clock.search import frontier
 from tests.oracle import optimum
 from tests.tiny import random_instance
@@ -24,7 +23,7 @@ def verify(instance: Instance, options: SolveOptions, result: Result) -> None:
     """The schedule is valid and its value true, the bound holds, and it is proven optimal."""
     objective = options.objective
     best, _ = optimum(instance, options.policies, objective=objective)
-    rounding = 1e-9 * max(abs(best), total_weight(instance) if objective.maximised else 0.0)
+    rounding = 1e-9 * max(abs(best), instance.total_weight if objective.maximised else 0.0)
     assert result.schedule is not None
     assert result.value is not None
     assert result.bound is not None

@@ -111,7 +111,7 @@ def _candidates(instance: Instance) -> Candidates:
         until.append(
             [math.inf if end is None else math.nextafter(float(end), math.inf) for _, end in spans]
         )
-    weights = np.array([r.weight for r in instance.requests])
+    weights = instance.weights
     return Candidates(
         request=np.array(rows, dtype=np.int64), weight=weights[rows].astype(np.float64),
         since=np.array(since).reshape(-1, 2), until=np.array(until).reshape(-1, 2),

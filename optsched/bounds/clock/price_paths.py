@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.bounds.verify.clock.paces import UNITS, Paces, block_charge
+from optsched.bounds.verify.clock.time_prices import ahead
 from optsched.instance import IntArray
 
 FloatArray = NDArray[np.float64]
@@ -136,7 +137,7 @@ class PricePaths:
         done, least = 1, self.price
         while done < cells + 1:
             step = min(done, cells + 1 - done)
-            least = np.minimum(least, _ahead(least, step))
+            least = np.minimum(least, ahead(least, step))
             done += step
         return least
 
@@ -148,7 +149,7 @@ class PricePaths:
         option = np.zeros(after.shape, dtype=np.int64)
         for k, cells in enumerate(stretches.tolist()):
             cost = charges[:, k, None] * self._least(cells)
-            cost += _ahead(after, cells) + cells * self.later
+            cost += ahead(after, cells) + cells * self.later
             better = cost < best
             best[better] = cost[better]
             option[better] = k
@@ -171,7 +172,7 @@ class PricePaths:
         return moved
 
     def _fill(self, c: PathClass, after: FloatArray, started: FloatArray, use: FloatArray) -> float:
-        cost = c.fill_charge_s * self._least(c.fill_cells) + _ahead(after, c.fill_cells)
+        cost = c.fill_charge_s * self._least(c.fill_cells) + ahead(after, c.fill_cells)
         cost += self.waited + c.fill_cells * self.sooner
         until = _argmin_from(cost[None])[0]
         cell = np.flatnonzero(c.arrivals)
@@ -188,17 +189,6 @@ def _add(use: FloatArray, start: IntArray, end: IntArray, amount: FloatArray) ->
     each = amount / (end - start + 1)
     np.add.at(use, start, each)
     np.subtract.at(use, end + 1, each)
-
-
-def _ahead(values: FloatArray, cells: int) -> FloatArray:
-    """Entries so many cells later; past the last one they stay the same."""
-    if not cells:
-        return values
-    later = np.empty_like(values)
-    kept = max(0, values.shape[-1] - cells)
-    later[..., :kept] = values[..., values.shape[-1] - kept :]
-    later[..., kept:] = values[..., -1:]
-    return later
 
 
 def _argmin_from(values: FloatArray) -> IntArray:

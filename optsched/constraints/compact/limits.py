@@ -83,7 +83,7 @@ def _at_most(instance: Instance, v: CompactVariables, clock: Clock) -> list[Bloc
         elif objective is Objective.MAX_LATENCY:
             terms, upper = [(v["worst"], 1.0)], limit / unit
         elif objective is Objective.GOODPUT:
-            weight = np.array([request.weight for request in instance.requests])
+            weight = instance.weights
             limit = value - clock.allowance(instance, objective, value)
             terms, upper = [(v["misses"][None], weight[None])], float(weight.sum()) - limit
         else:

@@ -34,7 +34,7 @@ def value(variables: NetworkVariables, objective: Objective) -> tuple[FloatArray
         assert clock.goodput is not None
         weights = np.array([kind.weight for kind in variables.types])
         cost[clock.goodput.met.numbers] = -weights
-        return cost, sum(request.weight for request in instance.requests)
+        return cost, instance.total_weight
     if objective is Objective.MAX_LATENCY and len(clock.longest):
         cost[clock.longest.numbers] = 1 / MICROSECONDS
         return cost, 0.0

@@ -7,11 +7,10 @@ are kept that no other one beats in both.
 from __future__ import annotations
 
 import heapq
-import itertools
 
 from optsched.instance import Instance
 from optsched.objective import Objective
-from tests.bounds.search import State, fits, length_s, steps, woken
+from tests.bounds.search import State, following
 
 States = tuple[State, ...]
 
@@ -30,16 +29,7 @@ def least(instance: Instance, objective: Objective) -> float:
         if any(earlier <= now for _, earlier in front):  # and no dearer, as costs ascend
             continue
         front.append((cost, now))
-        actions = [list(steps(instance, r, s)) for r, s in zip(requests, states, strict=True)]
-        for batch in itertools.product(*actions):
-            if not fits(instance, batch):
-                continue
-            working = [s.wake_s for s, step in zip(states, batch, strict=True) if step.tokens]
-            end = max(now, *working) + length_s(instance, batch)
-            after = tuple(
-                woken(r, s, step.after, end)
-                for r, s, step in zip(requests, states, batch, strict=True)
-            )
+        for end, after in following(instance, now, states):
             heapq.heappush(
                 queue, (_cost(instance, objective, cost, states, after, end), end, after)
             )
@@ -76,16 +66,7 @@ def frontier(instance: Instance) -> list[tuple[float, float]]:
         if all(s.made == r.output_tokens for s, r in zip(states, requests, strict=True)):
             ended.append((ttft / count, latency / count))
             continue
-        actions = [list(steps(instance, r, s)) for r, s in zip(requests, states, strict=True)]
-        for batch in itertools.product(*actions):
-            if not fits(instance, batch):
-                continue
-            working = [s.wake_s for s, step in zip(states, batch, strict=True) if step.tokens]
-            end = max(now, *working) + length_s(instance, batch)
-            after = tuple(
-                woken(r, s, step.after, end)
-                for r, s, step in zip(requests, states, batch, strict=True)
-            )
+        for end, after in following(instance, now, states):
             first = whole = 0.0
             rows = zip(requests, instance.release_s, states, after, strict=True)
             for r, release, b, a in rows:

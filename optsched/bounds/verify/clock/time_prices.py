@@ -38,6 +38,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil, floor
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ from optsched.instance import Instance
 from optsched.time_pricing import TimePrices
 
 IntArray = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.float64)
 CELL = 2**26
 _SAFE = 2**61
 _PARTS = 2**8  # of the way between two classes
@@ -96,7 +98,7 @@ class Timeline:
         return np.minimum(table, ahead(table, width - (1 << level)))
 
 
-def ahead(values: IntArray, cells: int) -> IntArray:
+def ahead(values: NDArray[Number], cells: int) -> NDArray[Number]:
     """Entries so many cells later; past the last one they stay the same."""
     if not cells:
         return values
