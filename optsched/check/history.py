@@ -71,12 +71,14 @@ class Splits:
 @dataclass(frozen=True)
 class Resumptions:
     """First processing after a call: ``request``, batch that made the call (``made``), position
-    of the call in :class:`~optsched.check.milestones.Milestones`, and the ``batch`` after it."""
+    of the call in :class:`~optsched.check.milestones.Milestones`, the ``batch`` after it, and its
+    ``handling`` in between, a position in :data:`~optsched.handling.HANDLINGS`."""
 
     request: IntArray
     made: IntArray
     call: IntArray
     batch: IntArray
+    handling: IntArray
 
 
 @dataclass(frozen=True)

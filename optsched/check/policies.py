@@ -7,10 +7,11 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.check.history import Evictions, History, Holds, Splits, Swaps
+from optsched.check.history import Evictions, History, Holds, Resumptions, Splits, Swaps
 from optsched.check.milestones import Milestones
 from optsched.check.violation import POLICIES, Findings
 from optsched.errors import UnknownNameError
+from optsched.handling import HANDLINGS, handling_of, required_handling
 from optsched.instance import Instance
 from optsched.schedule import Schedule
 from optsched.trace import Trace
@@ -21,7 +22,7 @@ IntArray = NDArray[np.int64]
 def require_known(policies: Collection[str]) -> None:
     """Raise :class:`UnknownNameError` for the first policy that the checker does not know."""
     for policy in policies:
-        if policy not in POLICIES:
+        if policy not in POLICIES and handling_of(policy) is None:
             raise UnknownNameError("policy", policy, POLICIES)
 
 
@@ -53,6 +54,25 @@ def check_policies(
         _no_pause(
             "nonpreemptive", "begun but not processed, batches in a row: {excess}",
             history.gaps, marks, trace, findings,
+        )  # fmt: skip
+    _handling(required_handling(instance, policies), history.resumptions, findings)
+
+
+def _handling(
+    required: tuple[str | None, ...], resumptions: Resumptions, findings: Findings
+) -> None:
+    """Every call is handled as its request's policy says, if any batch gave the choice."""
+    position = [-1 if name is None else HANDLINGS.index(name) for name in required]
+    asked = np.array(position, dtype=np.int64)[resumptions.request]
+    wrong = (asked >= 0) & (asked != resumptions.handling)
+    wrong &= resumptions.batch > resumptions.made + 1
+    for k, name in enumerate(HANDLINGS):
+        row = np.flatnonzero(wrong & (asked == k))
+        findings.add(
+            name, "its call of batch {made} is handled by {other}",
+            excess=np.ones(row.size, dtype=np.int64), batch=resumptions.batch[row],
+            request=resumptions.request[row], made=resumptions.made[row],
+            other=np.array(HANDLINGS)[resumptions.handling[row]],
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from optsched.check.residency import bring_back
 from optsched.check.state import Log, State
+from optsched.handling import HANDLINGS
 
 IntArray = NDArray[np.int64]
 
@@ -87,8 +88,9 @@ def _note_resumptions(at: State, row: IntArray, batch: IntArray, log: Log) -> No
     if resumed.size:
         back = row[resumed]
         log.resumptions.add(
-            at.request[back], at.called_batch[back], at.called[back], batch[resumed]
-        )
+            at.request[back], at.called_batch[back], at.called[back], batch[resumed],
+            at.handling[back],
+        )  # fmt: skip
         at.called[back] = -1
 
 
@@ -104,5 +106,6 @@ def _reach(at: State, row: IntArray, batch: IntArray, log: Log) -> None:
         at.known[call] += log.marks.response[mark]
         at.called[call] = mark
         at.called_batch[call] = batch[~ends]
+        at.handling[call] = HANDLINGS.index("preserve")
         at.milestone[call] = mark + 1
         at.goal[call] = log.marks.after[mark + 1]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.check.state import Log, State
+from optsched.handling import HANDLINGS
 
 IntArray = NDArray[np.int64]
 
@@ -28,6 +29,7 @@ def evict(at: State, row: IntArray, batch: IntArray, log: Log) -> None:
     lost = gpu + host > 0
     log.evictions.add(at.request[row[lost]], batch[lost], (gpu + host)[lost])
     at.cached[row] = at.host[row] = at.filling[row] = 0
+    at.handling[row[lost]] = HANDLINGS.index("discard")
 
 
 def swap_out(at: State, row: IntArray, batch: IntArray, log: Log) -> None:
@@ -38,6 +40,7 @@ def swap_out(at: State, row: IntArray, batch: IntArray, log: Log) -> None:
     _note_swap(at, row, batch, gpu, log)
     at.host[row] += gpu
     at.cached[row] = 0
+    at.handling[row[gpu > 0]] = HANDLINGS.index("swap")
 
 
 def swap_in(at: State, row: IntArray, batch: IntArray, log: Log) -> None:

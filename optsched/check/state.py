@@ -43,6 +43,7 @@ class State:
     processed: IntArray  # first batch after those that processed it, or 0
     called: IntArray  # position of the call made and not resumed from, or -1
     called_batch: IntArray  # the batch that made it
+    handling: IntArray  # what its KV met with since, a position in HANDLINGS
     filling: IntArray  # 1 between the first and the last chunk of a fill
 
     def head(self, count: int) -> State:
@@ -52,7 +53,7 @@ class State:
 
 def initial_state(instance: Instance, marks: Milestones, order: IntArray) -> State:
     """Every request before batch 1."""
-    zeros = np.zeros((6, order.size), dtype=np.int64)
+    zeros = np.zeros((7, order.size), dtype=np.int64)
     return State(
         request=order,
         prompt=instance.prompt_tokens[order],
@@ -68,6 +69,7 @@ def initial_state(instance: Instance, marks: Milestones, order: IntArray) -> Sta
         processed=zeros[5],
         called=np.full(order.size, -1, dtype=np.int64),
         called_batch=zeros[3],
+        handling=zeros[6],
         filling=zeros[4],
     )
 
@@ -84,7 +86,7 @@ class Log:
         self.evictions = Rows(3)
         self.swaps = Rows(3)
         self.splits = Rows(3)
-        self.resumptions = Rows(4)
+        self.resumptions = Rows(5)
         self.holds = Rows(5)
         self.gaps = Rows(5)
 

@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from optsched.handling import HANDLINGS
+
 Values = NDArray[np.int64] | NDArray[np.float64]
 
 RULES = (
@@ -17,9 +19,10 @@ RULES = (
 """The feasibility rules; ``arrival``, ``pause`` and ``clock`` are about traces."""
 
 POLICIES = (
-    "no-evict", "no-chunk", "no-hybrid", "no-hold", "fcfs", "no-swap", "nonpreemptive",
+    "no-evict", "no-chunk", "no-hybrid", "no-hold", "no-swap", "fcfs", "nonpreemptive", *HANDLINGS,
 )  # fmt: skip
-"""Policies that can be checked; a breach is a violation whose rule is the policy's name."""
+"""Policies that can be checked; a breach is a violation whose rule is the policy's name. A handling
+may be followed by a colon and the id of the request that it is for."""
 
 _RANK = {rule: rank for rank, rule in enumerate((*RULES, *POLICIES))}
 _NO_BATCH = 2**63

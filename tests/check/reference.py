@@ -29,6 +29,7 @@ class Life:
     g: int = 0
     call_batch: int | None = None  # of the call that it has not resumed from
     call_s: float = 0.0
+    handling: str = "preserve"  # since that call
     filling: bool = False
     begun: bool = False
     first_token: int | None = None  # the batch
@@ -159,10 +160,12 @@ class Reading:
         elif kind == Kind.EVICT and life.m + life.w > 0:
             self.forbid("no-evict", batch.number, name, life.m + life.w)
             life.m = life.w = 0
+            life.handling = "discard"
             life.filling = False
         elif kind == Kind.SWAP_OUT and life.m > 0:
             self.forbid("no-swap", batch.number, name, life.m)
             life.w, life.m = life.m, 0
+            life.handling = "swap"
         elif kind == Kind.SWAP_IN and life.w > 0:
             self.forbid("no-swap", batch.number, name, life.w)
             life.m, life.w = life.w, 0
@@ -205,6 +208,7 @@ class Reading:
             if call.after_tokens == life.g:
                 life.s += call.response_tokens
                 life.call_batch, life.call_s = j, call.duration_s
+                life.handling = "preserve"
 
     def check_order(self, last: int) -> None:
         """``fcfs``: how far each first token is ahead of those of requests that arrived before."""
@@ -222,6 +226,12 @@ class Reading:
     def check_start(self, life: Life, j: int) -> None:
         """``arrival`` and ``pause``, where the request begins and where it resumes."""
         trace, name = self.trace, life.request.id
+        if life.call_batch is not None and j > life.call_batch + 1:
+            own = [p for p in self.policies if p.endswith(f":{name}")]
+            for policy in own or [p for p in self.policies if ":" not in p]:
+                handling = policy.split(":")[0]
+                if handling in ("preserve", "discard", "swap") and handling != life.handling:
+                    self.say(handling, j, name, 1)
         if trace is not None and j <= trace.start_s.size:
             start = float(trace.start_s[j - 1])
             early = life.request.arrival_s - self.earliest - start

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from optsched.check import POLICIES, RULES, check
+from optsched.handling import HANDLINGS
 from optsched.instance import Instance
 from optsched.schedule import Schedule
 from optsched.trace import Trace
@@ -28,8 +29,13 @@ EACH = 30  # schedules per seed and kind
 
 def assert_same(instance: Instance, schedule: Schedule, trace: Trace | None) -> Counter[str]:
     """Both find the same; returns how often each rule was found broken."""
-    found = check(instance, schedule, trace, POLICIES)
-    expected = Counter(violations(instance, schedule, trace, POLICIES))
+    # Every policy, of the three handlings, which exclude each other, one for all requests and
+    # another one for the first.
+    k = schedule.request.size
+    policies = {*POLICIES}.difference(HANDLINGS)
+    policies |= {HANDLINGS[k % 3], f"{HANDLINGS[k // 3 % 3]}:{instance.requests[0].id}"}
+    found = check(instance, schedule, trace, policies)
+    expected = Counter(violations(instance, schedule, trace, policies))
     assert Counter((v.rule, v.batch, v.request, v.excess) for v in found) == expected
     return Counter(v.rule for v in found)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched.check import POLICIES, RULES, Violation, check, require_valid
-from optsched.errors import ScheduleError, UnknownNameError
+from optsched.errors import InvalidInputError, ScheduleError, UnknownNameError
+from optsched.handling import HANDLINGS
 from optsched.instance import Call, Instance, Limits, Request
 from optsched.schedule import Kind, Schedule
 from optsched.trace import Trace
@@ -33,6 +34,7 @@ PAUSED = Instance(
         Request(id="other", prompt_tokens=2, output_tokens=4),
     ),
 )  # fmt: skip
+TOGETHER = (*(policy for policy in POLICIES if policy not in HANDLINGS), "preserve")
 
 
 def processing(*rows: tuple[int, int, int, int]) -> Schedule:
@@ -57,8 +59,37 @@ def brief(found: tuple[Violation, ...]) -> list[tuple[str, int | None, str | Non
 
 def test_no_run_at_all() -> None:
     nothing = schedule_of([])
-    assert brief(check(ONE, nothing, None, POLICIES)) == [("completion", None, "only", 3)]
+    assert brief(check(ONE, nothing, None, TOGETHER)) == [("completion", None, "only", 3)]
     assert brief(check(ONE, nothing, steady(0, 1))) == [("completion", None, "only", 3)]
+
+
+def test_a_call_without_a_batch_in_between_satisfies_every_handling() -> None:
+    alone = processing((0, 1, 1, 2), (0, 2, 2, 1), (1, 4, 1, 2), (1, 5, 3, 1))
+    held = processing((0, 1, 1, 2), (1, 2, 1, 2), (1, 3, 3, 1), (0, 6, 2, 1))
+    for handling in HANDLINGS:
+        assert check(PAUSED, alone, policies=[handling]) == ()
+        found = check(PAUSED, held, policies=[handling])
+        assert brief(found) == ([] if handling == "preserve" else [(handling, 6, "caller", 1)])
+
+
+def test_a_handling_of_one_request_overrides_the_general_one() -> None:
+    held = processing((0, 1, 1, 2), (1, 2, 1, 2), (1, 3, 3, 1), (0, 6, 2, 1))
+    assert check(PAUSED, held, policies=["swap", "preserve:caller"]) == ()
+    assert check(PAUSED, held, policies=["swap:other"]) == ()
+    found = check(PAUSED, held, policies=["preserve", "swap:caller"])
+    assert [v.message for v in found] == [
+        "swap in batch 6, request 'caller': its call of batch 1 is handled by preserve"
+    ]
+
+
+def test_handlings_that_make_no_sense() -> None:
+    schedule = processing((0, 1, 1, 2))
+    with pytest.raises(InvalidInputError, match="all requests cannot be handled by both discard"):
+        check(PAUSED, schedule, policies=["swap", "discard"])
+    with pytest.raises(InvalidInputError, match="request 'other' cannot be handled by both"):
+        check(PAUSED, schedule, policies=["swap:other", "preserve:other"])
+    with pytest.raises(UnknownNameError, match="unknown request 'caler'"):
+        check(PAUSED, schedule, policies=["swap:caler"])
 
 
 def test_an_unknown_policy() -> None:
@@ -175,7 +206,7 @@ def test_require_valid() -> None:
 def test_far_batches_take_no_memory() -> None:
     far = 10**14
     schedule = processing((0, 1, 1, 2), (0, 2, 1, 1), (0, far, 10**14, 1), (9, 10**15, 1, 1))
-    assert brief(check(ONE, schedule, None, POLICIES)) == [
+    assert brief(check(ONE, schedule, None, TOGETHER)) == [
         ("no-chunk", 1, "only", 1),
         ("nonpreemptive", 1, "only", 1),
         ("progress", 3, None, far - 3),
@@ -233,11 +264,11 @@ def test_any_schedule_gets_a_verdict(schedule: Schedule, seed: int, timed: bool)
     rng = random.Random(seed)
     instance = random_instance(rng)
     trace = steady(rng.randint(0, 9), len(instance)) if timed else None
-    found = check(instance, schedule, trace, POLICIES)
+    found = check(instance, schedule, trace, TOGETHER)
     assert {v.rule for v in found} <= {*RULES, *POLICIES}
     assert all(v.excess > 0 and "\n" not in v.message for v in found)
     assert all(v.batch is None or 1 <= v.batch <= schedule.batch_count for v in found if not timed)
-    assert found == check(instance, schedule, trace, POLICIES)
+    assert found == check(instance, schedule, trace, TOGETHER)
 
 
 @given(st.integers(0, 2**32))
@@ -251,8 +282,8 @@ def test_how_a_schedule_is_cut_into_runs_does_not_matter(seed: int) -> None:
         cut = rng.randint(0, batches - 1)
         rows += [(request, kind, first, cut, tokens)] * (cut > 0)
         rows.append((request, kind, first + cut, batches - cut, tokens))
-    cut_up = check(instance, schedule_of(rows), trace, POLICIES)
-    assert cut_up == check(instance, schedule, trace, POLICIES)
+    cut_up = check(instance, schedule_of(rows), trace, TOGETHER)
+    assert cut_up == check(instance, schedule, trace, TOGETHER)
 
 
 @given(st.integers(0, 2**32))
@@ -267,6 +298,6 @@ def test_the_order_of_the_requests_does_not_matter(seed: int) -> None:
     )
     moved = replace(schedule, request=np.argsort(order)[schedule.request])
     one, other = (
-        check(*pair, None, POLICIES) for pair in ((instance, schedule), (shuffled, moved))
+        check(*pair, None, TOGETHER) for pair in ((instance, schedule), (shuffled, moved))
     )
     assert sorted(v.message for v in one) == sorted(v.message for v in other)

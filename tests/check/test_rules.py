@@ -317,6 +317,11 @@ MUTANTS = [
         "no-swap", TOOL, SWAPPING, [("no-swap", 3, "agent", 7), ("no-swap", 5, "agent", 7)],
         None, ("no-swap",),
     ),
+    Mutant("preserve", TOOL, SWAPPING, [("preserve", 5, "agent", 1)], None, ("preserve",)),
+    Mutant("discard", TOOL, SWAPPING, [("discard", 5, "agent", 1)], None, ("discard:agent",)),
+    Mutant(
+        "swap", TOOL, without(without(SWAPPING, 3), 2), [("swap", 5, "agent", 1)], None, ("swap",),
+    ),
     Mutant(
         # r1 arrives first, and its first token comes in batch 5, after that of r0 in batch 1.
         "fcfs", with_request(PAPER, 0, arrival_s=1.0),
