@@ -10,10 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
+
 from optsched.errors import InvalidInputError, UnknownNameError
 from optsched.instance import Instance
 
 HANDLINGS = ("preserve", "discard", "swap")
+
+
+class HandledCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One call of a schedule.
+
+    Parameters
+    ----------
+    request : str
+        Id of the request.
+    after_tokens : int
+        Output tokens generated when it was made.
+    batch, resumed : int
+        The batch that made it, and the next one that processed the request.
+    handling : str
+        One of :data:`HANDLINGS`; ``preserve`` if there is no batch in between.
+    """
+
+    request: str
+    after_tokens: int
+    batch: int
+    resumed: int
+    handling: str
 
 
 def handling_of(policy: str) -> tuple[str, str | None] | None:

@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 
 from optsched.errors import ContradictionError
+from optsched.handling import HandledCall
 from optsched.objective import Objective
 from optsched.schedule import Schedule
 
 OPTIMAL_GAP = 1e-7  # relative: back ends do not compute more exactly
 _ROUNDING = 1e-7
 ALL_SCHEDULES = "all schedules"
+UNCHUNKED = "unchunked schedules"
 
 
 def relative_gap(
@@ -153,6 +155,8 @@ class Result:
         Why the target is out of reach, if it is.
     tie : Tie or None
         The second objective, if one was asked for.
+    handling : tuple of HandledCall
+        What the schedule does with the KV of each call.
     """
 
     instance: str
@@ -177,6 +181,7 @@ class Result:
     target: Target | None = None
     conflict: Conflict | None = None
     tie: Tie | None = None
+    handling: tuple[HandledCall, ...] = ()
 
     @property
     def gap(self) -> float | None:
@@ -192,3 +197,10 @@ class Result:
     def interrupted(self) -> bool:
         """Whether somebody asked to stop on the way, whatever was proven by then."""
         return any(step.termination == "interrupted" for step in self.steps)
+
+    @property
+    def unchunked(self) -> Step | None:
+        """What was proven of unchunked schedules alone: the step that proved most of them."""
+        goal = Objective(self.objective)
+        steps = [step for step in self.steps if step.scope == UNCHUNKED and step.bound is not None]
+        return max(steps, key=lambda step: goal.loss(step.bound or 0.0), default=None)

@@ -47,12 +47,15 @@ batch that starts when the call has returned. ``no-swap``, one per swap in eithe
 a request which arrived before it, in that batch, excess = batches until the last such token; one
 that is never generated counts as coming after the last batch. ``nonpreemptive``, one per fill that
 is split, as for ``no-chunk``, and one per stretch of consecutive batches that do not process a
-request which has begun, has not finished and is not paused, excess = their number.
+request which has begun, has not finished and is not paused, excess = their number. ``preserve``,
+``discard`` and ``swap`` (alone for all requests, with ``:ID`` for one), one per call that is
+handled otherwise with a batch in between, in the batch that resumes the request, excess = 1.
 """
 
 from __future__ import annotations
 
+from optsched.check.handlings import handlings
 from optsched.check.verdict import check, require_valid
 from optsched.check.violation import POLICIES, RULES, Violation
 
-__all__ = ["POLICIES", "RULES", "Violation", "check", "require_valid"]
+__all__ = ["POLICIES", "RULES", "Violation", "check", "handlings", "require_valid"]

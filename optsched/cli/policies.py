@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from optsched import io
+from optsched.check import POLICIES
 from optsched.cli.output import amount, percent, print_json, print_table
 from optsched.cli.parameters import OBJECTIVE, FiniteRange, solving
 from optsched.cli.progress import ProgressLine
 from optsched.instance import Instance
 from optsched.objective import Objective
 from optsched.solve import SolveOptions
-from optsched.solve.plan import POLICIES
 from optsched.solve.price import PolicyPrice, policies_of, policy_prices
 
 

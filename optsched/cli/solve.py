@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from optsched import io
+from optsched.check import POLICIES
 from optsched.cli.chosen import UsageError
 from optsched.cli.output import amount, note, percent, print_json, print_table
 from optsched.cli.parameters import OBJECTIVE, FiniteRange, solving
 from optsched.cli.progress import ProgressLine
 from optsched.errors import InfeasibleError, InvalidInputError, UnknownNameError
+from optsched.handling import HANDLINGS, HandledCall
 from optsched.instance import Instance
 from optsched.objective import OBJECTIVES, Objective
-from optsched.result import Conflict, Result, Target
+from optsched.result import OPTIMAL_GAP, Conflict, Result, Step, Target
 from optsched.solve import SolveOptions, assess
 from optsched.solve import solve as find_schedule
 from optsched.solve.conflict import explain_refusal
-from optsched.solve.plan import FORMULATIONS, POLICIES
+from optsched.solve.plan import FORMULATIONS
 from optsched.solve.target import target_value
 
 _LEAST_WHY_S = 10.0  # to find out what conflicts, however long the proof took
@@ -243,10 +246,14 @@ def _print(workload: Instance, result: Result) -> None:
         tie, second = result.tie, Objective(result.tie.objective)
         text = f"{amount(tie.value, second)}, bound {amount(tie.bound, second)}"
         rows.insert(3, (f"then {second.value}", text, f"gap {percent(tie.gap, 4)}"))
+    if result.unchunked is not None and not result.optimal:
+        rows.append(("unchunked", _unchunked(goal, result, result.unchunked), ""))
     schedule = result.schedule
     if schedule is not None:
         shape = f"{schedule.batch_count} batches, {schedule.evictions} evictions"
         rows.append(("schedule", shape, ""))
+    if result.handling:
+        rows.append(("calls", _handled(result.handling), ""))
     if result.reason:
         rows.append(("formulation", result.reason, ""))
     width = max(len(name) for name, _, _ in rows)
@@ -265,6 +272,24 @@ def _print(workload: Instance, result: Result) -> None:
         ],
         left=(0, 3, 5),
     )  # fmt: skip
+
+
+def _unchunked(goal: Objective, result: Result, step: Step) -> str:
+    """What is known of the schedules that fill every request in one batch."""
+    assert step.bound is not None
+    known = math.inf if result.value is None else goal.loss(result.value)
+    if known - goal.loss(step.bound) <= OPTIMAL_GAP * abs(step.bound):
+        return f"no schedule without chunks is better ({step.method})"
+    return f"bound {amount(step.bound, goal)} for schedules without chunks ({step.method})"
+
+
+def _handled(calls: tuple[HandledCall, ...]) -> str:
+    counts = Counter(call.handling for call in calls)
+    text = ", ".join(f"{counts[name]} {name}" for name in HANDLINGS if counts[name])
+    if len(calls) > _SHOWN:
+        return text
+    each = ", ".join(f"{c.request} after {c.after_tokens}: {c.handling}" for c in calls)
+    return f"{text} ({each})"
 
 
 def _answer(goal: Objective, target: Target, unit: str) -> str:

@@ -40,6 +40,7 @@ def result_file(result: Result, instance: Instance) -> ResultFile:
         target=result.target,
         conflict=result.conflict,
         tie=result.tie,
+        handling=list(result.handling),
     )
 
 
@@ -56,5 +57,8 @@ def read_result(path: str | Path, instance: Instance) -> Result:
     for derived in ("format", "gap"):
         del values[derived]
     schedule = None if wire.schedule is None else schedule_of(wire.schedule, instance)
-    values.update(policies=tuple(wire.policies), steps=tuple(wire.steps), schedule=schedule)
+    values.update(
+        policies=tuple(wire.policies), steps=tuple(wire.steps), schedule=schedule,
+        handling=tuple(wire.handling),
+    )  # fmt: skip
     return Result(**values)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from optsched.certificate import Argument
+from optsched.handling import HandledCall
 from optsched.instance import Call, Limits, Request
 from optsched.result import Conflict, Step, Target, Tie
 
@@ -143,6 +144,7 @@ class ResultFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     target: Target | None = None
     conflict: Conflict | None = None
     tie: Tie | None = None
+    handling: list[HandledCall] = []
 
 
 class CertificateFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from optsched.errors import UnknownNameError, UnsupportedError
+from optsched.check import POLICIES
+from optsched.errors import UnknownNameError
+from optsched.handling import handling_of, required_handling
 from optsched.instance import Instance
 from optsched.model.hindsight import applies
 from optsched.model.network import estimated_columns
@@ -16,19 +18,16 @@ from optsched.model.scope import (
     relaxation_is_valid,
 )
 from optsched.objective import Objective
-from optsched.result import ALL_SCHEDULES
+from optsched.result import ALL_SCHEDULES, UNCHUNKED
 
-FORMULATIONS = ("auto", "network", "compact", "none")
-POLICIES = (
-    "no-evict", "no-chunk", "no-hybrid", "no-hold", "no-swap", "fcfs", "nonpreemptive",
-)  # fmt: skip
+FORMULATIONS = ("auto", "network", "compact", "labels", "none")
 _IMPLIED = {"nonpreemptive": ("no-evict", "no-chunk", "no-hold")}
-UNCHUNKED = "unchunked schedules"
 
 # Above these sizes a root relaxation alone takes longer than most are willing to wait; the
 # schedulers and the combinatorial bounds then do better.
 MOST_NETWORK_COLUMNS = 400_000
 MOST_COMPACT_STEPS = 20_000
+MOST_PATH_STEPS = 20_000  # of requests that make calls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +37,9 @@ class Stage:
     Parameters
     ----------
     formulation : str
-        ``network``, ``compact``, or ``rounds`` (the network's time-indexed program without
-        preemption, where all batches take equally long).
+        ``network``, ``compact``, ``labels`` (label setting, which is no program), or ``rounds``
+        (the network's time-indexed program without preemption, where all batches take equally
+        long).
     chunking : bool
         Whether fills may be split; the compact formulation always allows it unless a policy
         forbids it.
@@ -58,8 +58,8 @@ class Stage:
     @property
     def name(self) -> str:
         """Name for the table of steps."""
-        if self.formulation == "compact":
-            return "compact"
+        if self.formulation in ("compact", "labels"):
+            return {"compact": "compact", "labels": "label setting"}[self.formulation]
         if self.formulation == "rounds":
             return "network, time-indexed"
         if self.relaxed:
@@ -76,17 +76,22 @@ class Plan:
     scope: str
 
 
-def with_implied(policies: Collection[str]) -> frozenset[str]:
-    """The policies and those that they imply.
+def in_force(instance: Instance, policies: Collection[str]) -> frozenset[str]:
+    """The policies and those that they imply, less handlings of calls where there are none.
 
     Raises
     ------
     UnknownNameError
-        An unknown policy.
+        An unknown policy, or a handling of a request that does not exist.
+    InvalidInputError
+        Two handlings of the same calls.
     """
     for policy in policies:
-        if policy not in POLICIES:
+        if policy not in POLICIES and handling_of(policy) is None:
             raise UnknownNameError("policy", policy, POLICIES)
+    required_handling(instance, policies)
+    if not instance.has_calls:
+        policies = [policy for policy in policies if handling_of(policy) is None]
     return frozenset(policies).union(*(_IMPLIED.get(policy, ()) for policy in policies))
 
 
@@ -119,28 +124,49 @@ def plan(
         scope += " that never wait deliberately"
     if policies:
         scope += f" under {', '.join(sorted(policies))}"
-    policies = with_implied(policies)
-    missing = _not_covered(instance, policies)
-    if formulation == "none" or missing:
-        if formulation in ("network", "compact"):
-            raise UnsupportedError(
-                f"the {formulation} formulation does not cover {missing}",
-                hint="use --formulation auto for the best schedule and bound without one",
-            )
-        reason = f"no formulation covers {missing} yet" if missing else "none was asked for"
-        return Plan(stages=(), reason=reason, scope=scope)
+    policies = in_force(instance, policies)
+    if formulation == "none":
+        return Plan(stages=(), reason="none was asked for", scope=scope)
+    if formulation == "labels" or (formulation != "compact" and _moves_kv(instance, policies)):
+        return _plan_of_paths(instance, formulation, policies, objective, scope)
     if formulation == "compact":
         compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
         return Plan(stages=(compact,), reason="compact, as asked for: it is complete", scope=scope)
     return _plan(instance, formulation, policies, objective, limited, scope)
 
 
-def _not_covered(instance: Instance, policies: Collection[str]) -> str | None:
-    if instance.has_calls:
-        return "calls"
-    if instance.limits.host_kv_tokens and "no-swap" not in policies:
-        return "swapping (host_kv_tokens > 0)"
-    return None
+def _moves_kv(instance: Instance, policies: Collection[str]) -> bool:
+    """Whether requests make calls, or their KV can be swapped."""
+    swaps = instance.limits.host_kv_tokens > 0 and "no-swap" not in policies
+    return instance.has_calls or swaps
+
+
+def _plan_of_paths(
+    instance: Instance, formulation: str, policies: Collection[str], objective: Objective,
+    scope: str,
+) -> Plan:  # fmt: skip
+    """Label setting, the network with each request's path through calls and host memory, and, as
+    neither splits fills, the compact formulation."""
+    whole = chunking_is_pointless(instance, policies, objective)
+    unchunked = scope if whole.holds else UNCHUNKED
+    labels = Stage(formulation="labels", chunking=False, relaxed=False, scope=unchunked)
+    network = Stage(formulation="network", chunking=False, relaxed=False, scope=unchunked)
+    compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
+    what = "label setting" if formulation == "labels" else "label setting and the network"
+    what = "network" if formulation == "network" else what
+    about = "exact" if whole.holds else "for schedules without chunks"
+    reason = f"{what} {about}: {whole.reason}"
+    if formulation != "auto":
+        return Plan(
+            stages=(labels if formulation == "labels" else network,), reason=reason, scope=scope
+        )
+    if compact_steps(instance, _batches(instance)) > MOST_PATH_STEPS:
+        reason = "too large for a formulation: schedulers and bounds only"
+        return Plan(stages=(), reason=reason, scope=scope)
+    if whole.holds:
+        return Plan(stages=(labels, network), reason=reason, scope=scope)
+    reason += ", compact because it is complete"
+    return Plan(stages=(labels, network, compact), reason=reason, scope=scope)
 
 
 def _plan(

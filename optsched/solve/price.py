@@ -48,6 +48,9 @@ def policies_of(instance: Instance) -> tuple[str, ...]:
     names = ["no-evict", "no-chunk", "no-hybrid", "no-hold"]
     if instance.limits.host_kv_tokens:
         names.append("no-swap")
+    if instance.has_calls:
+        names += ["preserve", "discard"]
+        names += ["swap"] if instance.limits.host_kv_tokens else []
     if not instance.offline:
         names.append("fcfs")
     return (*names, "nonpreemptive")

@@ -20,12 +20,11 @@ from optsched.model.horizon import batch_horizon
 from optsched.model.milp import Block, Milp
 from optsched.model.network import NetworkVariables, bounding_variables, estimated_columns
 from optsched.objective import Objective
-from optsched.result import OPTIMAL_GAP
+from optsched.result import OPTIMAL_GAP, UNCHUNKED
 from optsched.schedule import Kind, Schedule
 from optsched.solve.plan import (
     MOST_COMPACT_STEPS,
     MOST_NETWORK_COLUMNS,
-    UNCHUNKED,
     Stage,
     compact_steps,
 )

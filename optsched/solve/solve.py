@@ -19,7 +19,7 @@ from optsched.io import write_certificate
 from optsched.result import OPTIMAL_GAP, Result, Target, Tie
 from optsched.solve.candidate import Candidate, assess, evaluate
 from optsched.solve.known import known_schedules
-from optsched.solve.plan import Plan, plan, with_implied
+from optsched.solve.plan import Plan, in_force, plan
 from optsched.solve.program import program
 from optsched.solve.proven import Proven, prove
 from optsched.solve.rounds import in_rounds
@@ -125,7 +125,7 @@ def _solve(
     require_threads(options.threads)
     if options.warm_start not in ("best", "none", "given"):
         scheduler(options.warm_start)
-    policies = with_implied(options.policies)
+    policies = in_force(instance, options.policies)
     chosen = plan(
         instance, options.formulation, options.policies, options.objective,
         limited=tuple(options.subject_to),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from optsched.check import check
+from optsched.check import POLICIES, check
 from optsched.instance import Instance
 from optsched.result import Result
 from optsched.simulate import simulate
 from optsched.solve import SolveOptions, solve
-from optsched.solve.plan import POLICIES
 from tests.oracle import optimum
 from tests.tiny import LINEAR, random_instance
 
