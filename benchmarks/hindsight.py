@@ -1,6 +1,7 @@
 """The hindsight benchmark of Jaillet et al. (arXiv 2502.07115): MC-SF against optimum and bound.
 
     python -m benchmarks.hindsight [--model offline|arrivals] [--trials 20] [--small] [..]
+    python -m benchmarks.hindsight --small --trials 200 [--csv FILE]
 
 Batches take one second. M is uniform in 30..50, prompts in 1..5, outputs in 1..M - prompt. Offline,
 40..60 requests are there at once; with arrivals, they come in 40..60 rounds, Poisson with a rate
@@ -8,8 +9,8 @@ uniform in 0.5..1.5 per round. Trial t has seed t. One more KV token per request
 paper's own convention (--paper-memory); it changes no conclusion.
 
 Each trial has --seconds: some for annealing, the rest for the Lagrangian bound. With --small there
-are few requests, --sizes of them (with arrivals at the same rates), and the search goes on until it
-has proven the optimum or has seen --nodes nodes in one pass.
+are few requests, --sizes of them (with arrivals at the same rates), and the time is for a search
+that proves the optimum. --processes trials run at a time, each on one core.
 
 MC-SF admits waiting requests by output length, as long as they fit until they end, and stops at
 the first that does not; "skip" goes past it.
@@ -17,9 +18,15 @@ the first that does not; "skip" goes past it.
 
 from __future__ import annotations
 
+import csv
 import random
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
 import click
 import numpy as np
@@ -38,6 +45,7 @@ from optsched.warmstart.annealed import annealed
 
 PAPER = {"offline": (1.005, 1.074, "114 of 200"), "arrivals": (1.047, 1.227, None)}
 _ANNEALED = 0.2  # share of a trial's time
+_BOUNDED = 0.5  # of the time left, where a search follows
 _POLICY = ("nonpreemptive",)
 
 
@@ -45,6 +53,8 @@ _POLICY = ("nonpreemptive",)
 class Trial:
     """Sums of latencies in rounds; ``best`` is optimal if it equals ``bound``."""
 
+    model: str
+    seed: int
     requests: int
     kv_tokens: int
     mc_sf: int
@@ -124,27 +134,45 @@ def mc_sf(problem: Instance, *, skip: bool) -> int:
     return total
 
 
-def run(problem: Instance, seconds: float, *, most_nodes: int) -> Trial:
-    """One trial; with ``most_nodes``, the search for the optimum too."""
+def run(
+    seed: int, *, model: str, seconds: float, sizes: tuple[int, int] | None, paper_memory: bool
+) -> Trial:
+    """One trial; with ``sizes``, the search for the optimum too."""
+    problem = instance(model, seed, sizes=sizes, paper_memory=paper_memory)
     begin = time.monotonic()
     rule = scheduler("mc-sf")(problem)
     mine = annealed(problem, deadline=begin + _ANNEALED * seconds)
     rules = mc_sf(problem, skip=False), mc_sf(problem, skip=True)
     best = min(latencies(problem, mine), latencies(problem, rule), *rules)
-    left = None if most_nodes else seconds - (time.monotonic() - begin)
-    bound = hindsight_bound(problem, time_limit_s=left, target=best)
+    left = seconds - (time.monotonic() - begin)
+    share = _BOUNDED if sizes else 1.0
+    bound = hindsight_bound(problem, time_limit_s=share * left, target=best)
     total = bound.total
-    if most_nodes and total < best:
-        found = search(bound, known=best, most_nodes=most_nodes)
+    if sizes and total < best:
+        left = seconds - (time.monotonic() - begin)
+        found = search(bound, known=best, time_limit_s=left)
         if found.schedule is not None:
             assert latencies(problem, found.schedule) == found.total
-        best = found.total
-        total = best if found.proven else total
+        best, total = found.total, found.bound
     return Trial(
-        requests=len(problem), kv_tokens=problem.limits.kv_tokens,
+        model=model, seed=seed, requests=len(problem), kv_tokens=problem.limits.kv_tokens,
         mc_sf=rules[0], skipping=rules[1], best=best,
-        bound=min(total, best), seconds=time.monotonic() - begin,
+        bound=min(total, best), seconds=round(time.monotonic() - begin, 2),
     )  # fmt: skip
+
+
+@contextmanager
+def _append_to(path: Path | None) -> Iterator[csv.DictWriter[str] | None]:
+    """A table of trials, with a header if it is new."""
+    if path is None:
+        yield None
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        table = csv.DictWriter(file, list(Trial.__dataclass_fields__), lineterminator="\n")
+        if not file.tell():
+            table.writeheader()
+        yield table
 
 
 @click.command(help=__doc__)
@@ -154,30 +182,36 @@ def run(problem: Instance, seconds: float, *, most_nodes: int) -> Trial:
 @click.option("--seconds", default=120.0, show_default=True, help="Per trial.")
 @click.option("--small", is_flag=True, help="Few requests, and the proven optimum.")
 @click.option(
-    "--sizes", nargs=2, type=int, default=(8, 10), show_default=True, help="With --small."
+    "--sizes", nargs=2, type=int, default=(10, 15), show_default=True, help="With --small."
 )
-@click.option("--nodes", default=4_000_000, show_default=True, help="With --small.")
+@click.option("--processes", default=1, show_default=True, help="Trials at a time.")
+@click.option(
+    "--csv", "file", type=click.Path(path_type=Path), help="Table to append the trials to."
+)
 @click.option("--paper-memory", is_flag=True, help="One more KV token per request and round.")
 def main(
     model: str, trials: int, first: int, seconds: float, small: bool, sizes: tuple[int, int],
-    nodes: int, paper_memory: bool,
+    processes: int, file: Path | None, paper_memory: bool,
 ) -> None:  # fmt: skip
     """Print the table and what it says beside the paper."""
     rows, done = [], []
-    for seed in range(first, first + trials):
-        few = sizes if small else None
-        problem = instance(model, seed, sizes=few, paper_memory=paper_memory)
-        trial = run(problem, seconds, most_nodes=nodes if small else 0)
-        done.append(trial)
-        rows.append(
-            (
-                str(seed), str(trial.requests), str(trial.kv_tokens), str(trial.mc_sf),
-                str(trial.skipping), str(trial.best), str(trial.bound),
-                percent(trial.best / trial.bound - 1, 1), f"{trial.mc_sf / trial.best:.3f}",
-                f"{trial.seconds:.1f}",
-            )
-        )  # fmt: skip
-        click.echo(" ".join(rows[-1]), err=True)
+    one = partial(
+        run, model=model, seconds=seconds, sizes=sizes if small else None, paper_memory=paper_memory
+    )
+    with ProcessPoolExecutor(processes) as pool, _append_to(file) as table:
+        for trial in pool.map(one, range(first, first + trials)):
+            done.append(trial)
+            rows.append(
+                (
+                    str(trial.seed), str(trial.requests), str(trial.kv_tokens), str(trial.mc_sf),
+                    str(trial.skipping), str(trial.best), str(trial.bound),
+                    percent(trial.best / trial.bound - 1, 1), f"{trial.mc_sf / trial.best:.3f}",
+                    f"{trial.seconds:.1f}",
+                )
+            )  # fmt: skip
+            click.echo(" ".join(rows[-1]), err=True)
+            if table is not None:
+                table.writerow(asdict(trial))
     header = (
         "trial", "n", "M", "MC-SF", "skip", "best", "bound", "gap", "MC-SF / best", "seconds"
     )  # fmt: skip
@@ -196,7 +230,9 @@ def main(
     proven = sum(gap == 0 for gap in gaps)
     click.echo(
         f"gap: mean {percent(float(np.mean(gaps)), 1)}, largest {percent(max(gaps), 1)}, "
-        f"proven optimal {proven} of {len(done)}"
+        f"proven optimal {proven} of {len(done)}; seconds: mean "
+        f"{np.mean([trial.seconds for trial in done]):.1f}, "
+        f"largest {max(trial.seconds for trial in done):.1f}"
     )
 
 

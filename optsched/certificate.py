@@ -161,7 +161,33 @@ class WalkTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pricing: WalkPricing
 
 
-OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime | WalkTime
+HELD_PARTS = 64  # of a bound that are shared out between work and memory
+
+
+class HeldTime(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="held-calls"
+):
+    """Work under a line, and memory over time with what calls hold; each call is handled at the
+    least price (B9).
+
+    Parameters
+    ----------
+    memory_parts : int
+        theta: so many of ``HELD_PARTS`` parts of the bound are memory, the others work.
+    """
+
+    count: Count
+    line: Line
+    memory_parts: int
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.memory_parts <= HELD_PARTS, "held-calls.memory_parts", self.memory_parts,
+            f"0 to {HELD_PARTS}",
+        )  # fmt: skip
+
+
+OfflineTime: TypeAlias = LineTime | BalancedTime | PhasesTime | PricedTime | WalkTime | HeldTime
 
 
 class PathTime(

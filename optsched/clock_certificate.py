@@ -13,7 +13,7 @@ import msgspec
 
 from optsched.errors import require, require_count
 from optsched.line import Line
-from optsched.time_pricing import TimePrices
+from optsched.time_pricing import CallPrices, TimePrices
 
 _MOST_PARTS = 2**30
 _MOST_PRICES = 1_000_000
@@ -208,7 +208,7 @@ class LimitedMean(
 
 
 ClockArgument: TypeAlias = (
-    OrderedMean | GroupedMean | UniformMean | PricedWork | TimePrices | LimitedMean
+    OrderedMean | GroupedMean | UniformMean | PricedWork | TimePrices | CallPrices | LimitedMean
 )
 
 

@@ -1,10 +1,12 @@
 """Exhaustive search for the best schedule of a tiny instance, with arithmetic of its own.
 
-A state holds, for every request, m (tokens with KV on the GPU) and g (tokens generated). An arc is
-one batch: every request idles (and so holds what it has), is evicted, or processes any c from 1 to
-s - m tokens. A label is a way to reach a state: the time, what the objective has cost so far and,
-for goodput, by when each request must finish. Labels are settled best first, and one is dropped if
-another one at its state is at least as good whatever follows (:mod:`tests.oracle_accounts`).
+A state holds, for every request, m (tokens with KV on the GPU), w (tokens with KV on the host), g
+(tokens generated) and, where a policy fixes how calls are handled, what its KV has met with since
+the last call. An arc is one batch: every request idles (and so holds what it has), is evicted,
+swapped out or in, or processes any c from 1 to s - m tokens. A label is a way to reach a state: the
+time, what the objective has cost so far, when calls return and, for goodput, by when each request
+must finish. Labels are settled best first, and one is dropped if another one at its state is at
+least as good whatever follows (:mod:`tests.oracle_accounts`).
 
 Only the coefficients and limits are read from the records; nothing of the checker, the simulator
 or a formulation is used, so that the oracle can be held against all of them.
@@ -18,15 +20,16 @@ turns off 2 to 5; each proof stands where the rule is used):
 4. A schedule found by diving bounds the search from above.
 5. Labels are compared by what can follow, and not only number by number.
 
-Calls and swapping are not covered, nor is deliberate waiting: a batch starts at the latest of the
-end of the batch before it and the arrivals of what it processes.
+Deliberate waiting is not covered: a batch starts at the latest of the end of the batch before it
+and the arrivals and call returns of what it processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optsched.errors import UnknownNameError, UnsupportedError
+from optsched.errors import UnknownNameError
+from optsched.handling import handling_of
 from optsched.instance import Instance
 from optsched.objective import Objective
 from optsched.schedule import Schedule
@@ -52,11 +55,11 @@ def optimum(
     Parameters
     ----------
     instance : Instance
-        At most some 4 requests; no calls. Host memory is ignored, as nothing is swapped.
+        At most some 4 requests.
     policies : sequence of str
-        Any of :data:`POLICIES`. ``no-swap`` changes nothing; ``nonpreemptive`` is ``no-evict``,
-        ``no-chunk`` and ``no-hold`` together: with whole fills, a request that is processed in
-        every batch takes one token per batch after its fill.
+        Any of :data:`POLICIES`, and ``preserve``, ``discard`` and ``swap``, of all calls or, as in
+        ``swap:r1``, of those of one request. ``nonpreemptive`` is whole fills, and nothing but
+        processing of a request that has begun, other than while it waits for a call.
     objective : str
         One of :class:`~optsched.objective.Objective`.
     prune : bool
@@ -79,20 +82,15 @@ def optimum(
     UnknownNameError
         A policy or an objective that the search does not know.
     UnsupportedError
-        Calls, or more states than ``most_states``.
+        More states than ``most_states``.
     """
     for name in policies:
-        if name not in POLICIES:
+        if name not in POLICIES and handling_of(name) is None:
             raise UnknownNameError("policy of the oracle", name, POLICIES)
     if objective not in list(Objective):
         raise UnknownNameError("objective", objective, [each.value for each in Objective])
-    if any(request.calls for request in instance.requests):
-        raise UnsupportedError(f"the oracle does not cover calls, which {instance.name!r} has")
-    allowed = set(policies)
-    if "nonpreemptive" in allowed:
-        allowed |= {"no-evict", "no-chunk", "no-hold"}
     goodput = objective == Objective.GOODPUT
-    space = Space(instance, frozenset(allowed), prune, by_service=goodput)
+    space = Space(instance, frozenset(policies), prune, by_service=goodput)
     account = account_of(Objective(objective), space)
     label, schedule = search(space, account, most_states)
     return account.value(label), schedule

@@ -1,20 +1,24 @@
 """What the objectives cost along the way, for the exhaustive search of ``oracle.py``.
 
-A label is a column: TIME (end of the last batch), COST (what has been decided so far) and, for
+A label is a column: TIME (end of the last batch), COST (what has been decided so far), the release
+of each request (its arrival or the return of its call, 0 if that is not in the future) and, for
 goodput, when each request is due. An account tells how a batch changes it, bounds what it will be
 at the end from below, and compares labels of one state.
 
 **Lower bounds.** Of the requests that are open (not finished; for TTFT, without a first token),
 the j-th one closes no earlier than
 
-- the j-th smallest of the earliest ends alone, max(now, arrival) + time alone;
+- the j-th smallest of the earliest ends alone, max(now, release) + time alone;
 - now + the sum of the j smallest shared bounds, since the batches until then last at least as long
   as the shares of those j requests.
 
-**Comparing.** Let a schedule lead from a label to the end. Started at another label of the same
-state, each of its batches begins at the latest of the end of the one before and the arrivals. So
-an end x becomes f(x) with f nondecreasing in the time of the label, and later by at most as much
-as the label is later. After the last arrival all ends move by exactly that.
+**Comparing.** Let a schedule lead from a label B to the end, and follow it from a label A of the
+same state. Each batch begins at the latest of the end of the one before and the releases of what it
+processes. Let ``lag`` be the largest of time of A - time of B and, of each request whose release in
+A lies ahead, that release - max(its release, time) in B. By induction over the batches every start
+and end, and so every later return of a call, comes at most ``lag`` later than from B, or -lag
+earlier if that is negative. If no release lies ahead in either label, or all are equal, everything
+moves by exactly that.
 """
 
 from __future__ import annotations
@@ -27,11 +31,26 @@ from numpy.typing import NDArray
 from optsched.objective import Objective
 from tests.oracle_bounds import Shares, alone_bound, shared_bounds
 from tests.oracle_moves import FloatArray, IntArray
-from tests.oracle_space import Space
+from tests.oracle_space import Batches, Space
 
 TIME, COST = 0, 1
 BoolArray = NDArray[np.bool_]
 Label = tuple[float, ...]
+
+
+def lag(one: Label, other: Label, count: int) -> float:
+    """By how much everything that follows ``one`` is later than after ``other``, at most."""
+    late, now = one[TIME] - other[TIME], other[TIME]
+    for release, other_release in zip(one[2 : 2 + count], other[2 : 2 + count], strict=True):
+        if release > 0:
+            late = max(late, release - max(other_release, now))
+    return late
+
+
+def in_step(one: Label, other: Label, count: int) -> bool:
+    """Whether everything that follows the two labels differs by a shift in time."""
+    ahead = one[2 : 2 + count], other[2 : 2 + count]
+    return not any(map(any, ahead)) or (one[TIME] == other[TIME] and ahead[0] == ahead[1])
 
 
 class Left:
@@ -64,20 +83,56 @@ def time_alone(space: Space) -> FloatArray:
     return np.stack([np.pad(row, (0, max(space.sizes) - row.size)) for row in alone])
 
 
-class Account:
+class Clock:
+    """Releases in labels, and what follows from them, whatever the objective."""
+
+    def __init__(self, space: Space) -> None:
+        self.space, self.prune = space, space.prune
+        self.arrival_s = space.arrival_s[:, None]
+        self.count = len(space.members)
+        self.released = slice(2, 2 + self.count)  # rows of a label
+        self.alone = time_alone(space)
+        self._place = np.arange(self.count)[:, None]
+
+    def begin(self, label: Label, batches: Batches) -> tuple[BoolArray, FloatArray]:
+        """Which batches may follow a label, and when they start."""
+        release = np.array(label[self.released])[:, None]
+        start = np.maximum(label[TIME], np.where(batches.processed, release, 0.0).max(axis=0))
+        return ~(batches.paused & (release <= start)).any(axis=0), start
+
+    def _releases(
+        self, label: Label, before: IntArray, columns: IntArray, end_s: FloatArray
+    ) -> FloatArray:
+        """Releases that lie ahead after the batches that end then, else 0."""
+        made, call_s = self.space.made, self.space.call_s[self._place, columns]
+        new = made[self._place, columns] > made[self._place, before[:, None]]
+        release = np.where(
+            new & (call_s > -np.inf), end_s + call_s, np.array(label[self.released])[:, None]
+        )
+        return np.where(release > end_s, release, 0.0)
+
+    def comparable(self, one: Label, other: Label) -> bool:
+        """Whether what may follow ``other`` may follow ``one``.
+
+        If a policy lets a request pause only as long as its call takes, only if both differ by a
+        shift: an earlier start may find that a call has not yet, or already, returned.
+        """
+        return not self.space.clocked or in_step(one, other, self.count)
+
+
+class Account(Clock):
     """An objective that sums or takes the largest of times at which requests reach a state."""
 
     def __init__(self, objective: Objective, space: Space) -> None:
-        self.objective, self.space, self.prune = objective, space, space.prune
-        self.arrival_s = space.arrival_s[:, None]
+        super().__init__(space)
+        self.objective = objective
         self.left = Left(space, first_token=objective is Objective.MEAN_TTFT)
-        self.alone = time_alone(space)
         self.summed = objective in (Objective.MEAN_TTFT, Objective.MEAN_LATENCY)
         self.arrivals = np.unique(self.arrival_s)
 
     def start(self) -> FloatArray:
         """The label of the first state."""
-        return np.zeros(2)
+        return np.concatenate((np.zeros(2), self.space.arrival_s))
 
     def value(self, label: Label) -> float:
         """The objective of a label at the goal."""
@@ -98,7 +153,7 @@ class Account:
             cost = label[COST] + times.sum(axis=0)
         else:
             cost = np.maximum(label[COST], times.max(axis=0))
-        return np.stack([end_s, cost])
+        return np.vstack([end_s, cost, self._releases(label, before, columns, end_s)])
 
     def floors(self, columns: IntArray, labels: FloatArray) -> FloatArray:
         """Lower bounds on the cost at the end, ``(labels,)``."""
@@ -112,7 +167,7 @@ class Account:
                 return np.asarray(labels[COST] + so_far.sum(axis=0))
             return np.asarray(np.maximum(labels[COST], so_far.max(axis=0)))
         alone = np.where(
-            closed, now, np.maximum(now, self.arrival_s) + left.alone[left.place, columns]
+            closed, now, np.maximum(now, labels[self.released]) + left.alone[left.place, columns]
         )
         work = left.shared[:, left.place, columns]
         if self.summed:
@@ -141,34 +196,31 @@ class Account:
 
     def dominates(self, one: Label, other: Label, columns: IntArray) -> bool:
         """Whether everything that can follow ``other`` is no better than it is after ``one``."""
-        if one[TIME] <= other[TIME] and one[COST] <= other[COST]:
+        if not self.comparable(one, other):
+            return False
+        late = lag(one, other, self.count)
+        if late <= 0 and one[COST] <= other[COST]:
             return True
         if not (self.prune and self.summed):
             return False
-        reached, waiting = self.left.reached, columns == self.space.start
-        still_open = int((~reached[self.left.place[:, 0], columns]).sum())
-        if one[TIME] > other[TIME]:
-            gain = one[TIME] - other[TIME]
-            return one[COST] + still_open * gain <= other[COST]
-        last = float(np.max(self.arrival_s[waiting], initial=0.0))
-        gain = max(0.0, other[TIME] - max(one[TIME], last))
-        return one[COST] <= other[COST] + still_open * gain
+        still_open = int((~self.left.reached[self.left.place[:, 0], columns]).sum())
+        return one[COST] + still_open * late <= other[COST]
 
 
-class Goodput:
+class Goodput(Clock):
     """The weight of the requests that do not meet all their SLOs.
 
-    Row 2 + p of a label is the time by which the request at place p must finish: -inf once it has
-    missed, or is sure to miss, an SLO; inf once it is finished, or if nothing depends on it. The
-    first token sets it to the earlier of arrival + latency SLO and first token + (O - 1) TPOT SLO.
+    The last rows of a label hold for each place the time by which its request must finish: -inf
+    once it has missed, or is sure to miss, an SLO; inf once it is finished, or if nothing depends
+    on it. The first token sets it to the earlier of arrival + latency SLO and first token +
+    (O - 1) TPOT SLO.
     COST has what the finished requests lost.
     """
 
     def __init__(self, space: Space) -> None:
-        self.space, self.prune = space, space.prune
-        self.arrival_s = space.arrival_s[:, None]
+        super().__init__(space)
+        self.due = slice(2 + self.count, None)  # rows of a label
         self.all, self.first = (Left(space, first_token=first) for first in (False, True))
-        self.alone = self.all.alone
         requests = [kind.request for kind in space.type_of]
         self.weight = np.array([r.weight for r in requests])[:, None]
 
@@ -184,7 +236,7 @@ class Goodput:
 
     def start(self) -> FloatArray:
         """The label of the first state."""
-        return np.concatenate((np.zeros(2), self.last_due[:, 0]))
+        return np.concatenate((np.zeros(2), self.space.arrival_s, self.last_due[:, 0]))
 
     def value(self, label: Label) -> float:
         """The goodput of a label at the goal."""
@@ -197,12 +249,13 @@ class Goodput:
         place, was = self.all.place, before[:, None]
         begins = self.first.reached[place, columns] & ~self.first.reached[place, was]
         ends = self.all.reached[place, columns] & ~self.all.reached[place, was]
-        due = np.broadcast_to(np.array(label[2:])[:, None], columns.shape)
+        due = np.broadcast_to(np.array(label[self.due])[:, None], columns.shape)
         due = np.where(begins, np.minimum(due, end_s + self.spread), due)
         due = np.where(begins & (end_s > self.first_due), -np.inf, due)
         lost = np.where(ends & (end_s > due), self.weight, 0.0).sum(axis=0)
         due = np.where(ends, np.inf, due)
-        return np.vstack([end_s, label[COST] + lost, due])
+        release = self._releases(label, before, columns, end_s)
+        return np.vstack([end_s, label[COST] + lost, release, due])
 
     def floors(self, columns: IntArray, labels: FloatArray) -> FloatArray:
         """Lower bounds on the weight lost in the end, ``(labels,)``.
@@ -213,15 +266,15 @@ class Goodput:
         """
         if not self.prune:
             return np.asarray(labels[COST])
-        now, due, place = labels[TIME], labels[2:], self.all.place
+        now, due, place = labels[TIME], labels[self.due], self.all.place
         closed, begun = self.all.reached[place, columns], self.first.reached[place, columns]
         slack = 1e-12 * (1.0 + now)
-        ready = np.maximum(now, self.arrival_s) - slack
+        ready = np.maximum(now, labels[self.released]) - slack
         first_due = np.where(begun, np.inf, self.first_due)
         late = (ready + self.all.alone[place, columns] > due) | (
             ready + self.first.alone[place, columns] > first_due
         )
-        labels[2:] = np.where(~closed & late, -np.inf, due)
+        labels[self.due] = np.where(~closed & late, -np.inf, due)
         work, fills = (x.shared[:, place, columns] for x in (self.all, self.first))
         weight = np.where(closed, 0.0, self.weight)
         best = np.zeros(columns.shape[1])
@@ -230,7 +283,7 @@ class Goodput:
             for chosen in itertools.combinations(range(len(columns)), size):
                 rows = list(chosen)
                 fits = np.all([possible[rest] for rest in _without_one(chosen)], axis=0)
-                for each, dues in ((work, labels[2:]), (fills, first_due)):
+                for each, dues in ((work, due), (fills, first_due)):
                     need = now - slack + each[:, rows].sum(axis=1).max(axis=0)
                     fits &= need <= dues[rows].max(axis=0)
                 possible[chosen] = fits
@@ -244,21 +297,19 @@ class Goodput:
     def dominates(self, one: Label, other: Label, columns: IntArray) -> bool:
         """Whether everything that can follow ``other`` is no better than it is after ``one``.
 
-        At an earlier time every end is no later, so that a request which is due no earlier
-        misses only if it does after ``other``; the others may be lost on top. So may those without
-        a first token that have an SLO on TPOT: their first token may come earlier and what follows
-        may not, if it waits for an arrival.
+        If no end is later, a request which is due no earlier misses only if it does after
+        ``other``; the others may be lost on top. So may those without a first token that have an
+        SLO on TPOT, unless all moves alike: their first token may come earlier, and what follows
+        may not, if it waits for an arrival or a call.
         """
-        if one[TIME] > other[TIME]:
+        if not self.comparable(one, other) or lag(one, other, self.count) > 0:
             return False
         lost = one[COST]
-        waiting = columns == self.space.start
-        last = float(np.max(self.arrival_s[waiting], initial=0.0))
-        if one[TIME] < other[TIME] and one[TIME] < last:
+        if not in_step(one, other, self.count):
             begun = self.first.reached[self.all.place[:, 0], columns]
             lost += float(self.weight[~begun & np.isfinite(self.spread[:, 0])].sum())
         for weight, due, other_due in zip(
-            self.weight[:, 0].tolist(), one[2:], other[2:], strict=True
+            self.weight[:, 0].tolist(), one[self.due], other[self.due], strict=True
         ):
             if due < other_due:
                 lost += weight

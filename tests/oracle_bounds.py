@@ -3,9 +3,10 @@
 Two kinds, both shortest paths of one request through its own states.
 
 **Alone.** A batch takes no less time than it would with only one of its requests in it: all
-coefficients are >= 0, the batch time grows with the tokens and sums over steps. A batch in which
-the request is evicted processes a token of another one. So the time left is at least what one
-request needs alone, and at least the largest of these over the requests.
+coefficients are >= 0, the batch time grows with the tokens and sums over steps. So from the moment
+at which a request may be processed, it needs at least the batches that process it, as if it were
+alone in them, and its calls. Batches that do not process it may run while it waits for a call, and
+count nothing.
 
 **Shared.** Let share(x) >= 0 be such that the shares of the requests in any feasible batch sum to
 at most 1, and a + b n, a >= 0, a line that is nowhere above the time of n tokens. Then
@@ -16,7 +17,9 @@ at most 1, and a + b n, a >= 0, a line that is nowhere above the time of n token
 so the time left is at least the sum over the requests of the cheapest path of each under its own
 summand. This holds for every share and line; the search takes the largest.
 
-Both never fall by more than the batch's time along an arc, and so A* with them is exact.
+That sum counts from the end of the batch before: every batch counts, and no call does.
+
+Both never fall by more than the time that passes along an arc, and so A* with them is exact.
 """
 
 from __future__ import annotations
@@ -35,9 +38,11 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Share = Callable[[FloatArray], FloatArray]  # of the rows of a table of moves
 
-# Rows of the table of a state's moves; a batch sums them over its requests, AFTER apart: the
-# state that the move leads to. PREFILL counts tokens, DECODES requests, STEP_TIME seconds.
-TOKENS, PREFILL, REQUESTS, DECODES, PAGES, STEP_TIME, AFTER = range(7)
+# Rows of the table of a state's moves; a batch sums them over its requests, PAUSED and AFTER apart:
+# whether the move is only for a request that waits for a call, and the state that it leads to.
+# PREFILL counts tokens, DECODES requests, HOST tokens on the host, STEP_TIME seconds with copying,
+# CALL_TIME the seconds of the call that is made.
+TOKENS, PREFILL, REQUESTS, DECODES, PAGES, HOST, PAUSED, STEP_TIME, CALL_TIME, AFTER = range(10)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Shares:
         """Those of the limits that can bind, and the lines under the batch-time law."""
         limits = instance.limits
         pages = limits.kv_tokens // limits.block_tokens
-        total = sum(r.prompt_tokens + r.output_tokens for r in instance.requests)
+        total = sum(r.final_tokens + 1 for r in instance.requests)
         shares = [_rounded(pages, k) for k in range(4)]
         for row, limit in (
             (TOKENS, limits.batch_tokens),
@@ -127,7 +132,8 @@ def alone_bound(tables: Sequence[FloatArray], cost: CostModel, reached: BoolArra
         length = np.max([alpha + beta * tokens for alpha, beta in cost.pieces], axis=0)
         prefill = table[REQUESTS] - table[DECODES]
         extra = cost.d0 * table[DECODES] + cost.p0 * prefill + table[STEP_TIME]
-        return np.asarray(length + extra, dtype=np.float64)
+        call = np.where(reached[table[AFTER].astype(np.int64)], 0.0, table[CALL_TIME])
+        return np.where(table[REQUESTS] > 0, length + extra + call, 0.0)
 
     return _cheapest(tables, price, reached)
 
@@ -138,26 +144,13 @@ def _cheapest(
     reached: BoolArray,
 ) -> FloatArray:
     """The cheapest path of one request from each state to one that is ``reached``, under prices
-    >= 0 per move.
-
-    States are numbered by (g, m): processing leads to a later one, an eviction to the first one
-    of the same g, and idling nowhere. Going backwards, all but the evictions are settled; then an
-    eviction can help a state only through the first of its g, which itself needs none.
-    """
-    last = len(tables) - 1
-    left = np.zeros(len(tables))
-    evictions: list[tuple[int, int, float]] = []
-    for state in range(last - 1, -1, -1):
-        if reached[state]:
-            continue
-        table, prices = tables[state], price(tables[state])
-        after = table[AFTER].astype(np.int64)
-        onward = after > state
-        left[state] = np.min(prices[onward] + left[after[onward]])
-        for move in np.flatnonzero(after < state):
-            evictions.append((state, int(after[move]), float(prices[move])))
-        if evictions and evictions[0][1] == state:
-            for evicted, first, paid in evictions:
-                left[evicted] = min(left[evicted], paid + left[first])
-            evictions.clear()
-    return left
+    >= 0 per move; inf where there is none."""
+    moves = np.concatenate(tables, axis=1)
+    first = np.cumsum([0, *(table.shape[1] for table in tables[:-1])])
+    prices, after = price(moves), moves[AFTER].astype(np.int64)
+    left = np.where(reached, 0.0, np.inf)
+    while True:  # each turn settles the paths of one more move
+        shorter = np.where(reached, 0.0, np.minimum.reduceat(prices + left[after], first))
+        if np.array_equal(shorter, left):
+            return left
+        left = shorter

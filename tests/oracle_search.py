@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.errors import InfeasibleError, UnsupportedError
 from optsched.schedule import Schedule, from_steps
-from tests.oracle_accounts import TIME, Account, Goodput, Label
+from tests.oracle_accounts import Account, Goodput, Label
 from tests.oracle_moves import FloatArray, IntArray
 from tests.oracle_space import Space
 
@@ -38,23 +38,25 @@ class Family:
         self, space: Space, account: Account | Goodput, parent: Reached, below: float
     ) -> None:
         batches = space.batches(parent.columns)
-        end = np.maximum(parent.label[TIME], batches.wait_s) + batches.length_s
+        possible, start = account.begin(parent.label, batches)
+        end = start + batches.length_s
         labels = account.after(parent.label, parent.columns, batches.columns, end)
         floors = account.floors(batches.columns, labels)
-        keep = np.flatnonzero(floors < below)
+        place = np.arange(len(batches.columns))[:, None]
+        alone: FloatArray = account.alone[place, batches.columns].sum(axis=0)
+        # A request whose call can no longer be handled as it must never finishes.
+        keep = np.flatnonzero(possible & (floors < below) & np.isfinite(alone))
         labels, floors = account.settled(labels, floors)[:, keep], floors[keep]
-        moved = batches.columns[:, keep]
+        moved, alone = batches.columns[:, keep], alone[keep]
         self.parent = parent
         # Of equally promising ones, first the one that is closest to its end.
-        alone: FloatArray = account.alone[np.arange(len(moved))[:, None], moved].sum(axis=0)
         best = np.lexsort((alone, floors))
         self.floors, self.alone, labels = floors[best], alone[best], labels[:, best]
         self.moved = moved[:, best]
-        due = labels[2:] if len(labels) > 2 else None
-        self.order = space.order(self.moved, due)
+        times = np.split(labels[2:], range(len(moved), len(labels) - 2, len(moved)))
+        self.order = space.order(self.moved, times)
         self.columns = np.take_along_axis(self.moved, self.order, axis=0)
-        if due is not None:
-            labels[2:] = np.take_along_axis(due, self.order, axis=0)
+        labels[2:] = np.vstack([np.take_along_axis(each, self.order, axis=0) for each in times])
         self.labels = labels
         self.keys: list[int] = space.keys(self.columns).tolist()
 
@@ -162,11 +164,10 @@ def _schedule(space: Space, last: Reached) -> Schedule:
     while path[-1].parent is not None:
         path.append(path[-1].parent)
     who = np.array(space.members)  # the request that stands at each place
-    steps = []
+    steps: list[tuple[int, int, int, int]] = []
     for batch, (before, after) in enumerate(itertools.pairwise(path[::-1]), start=1):
         for place, kind in enumerate(space.type_of):
-            action, tokens = kind.action(int(before.columns[place]), int(after.moved[place]))
-            if action is not None:
-                steps.append((int(who[place]), int(action), batch, tokens))
+            actions = kind.actions(int(before.columns[place]), int(after.moved[place]))
+            steps += [(int(who[place]), int(action), batch, tokens) for action, tokens in actions]
         who = who[after.order]
     return from_steps(steps)

@@ -12,7 +12,7 @@ import pytest
 from optsched.check import check
 from optsched.cost import CostModel
 from optsched.errors import InfeasibleError, UnknownNameError, UnsupportedError
-from optsched.instance import Call, Limits
+from optsched.instance import Limits
 from optsched.simulate import simulate
 from tests.oracle import optimum
 from tests.oracle_by_the_rules import by_the_rules, replayed
@@ -180,9 +180,5 @@ def test_refuses_what_it_does_not_cover() -> None:
         optimum(instance, ("no-evcit",))
     with pytest.raises(UnknownNameError, match="median-latency"):
         optimum(instance, objective="median-latency")
-    call = Call(after_tokens=1, duration_s=0.1, response_tokens=1)
-    calling = msgspec.structs.replace(instance.requests[0], calls=(call,))
-    with pytest.raises(UnsupportedError, match="calls"):
-        optimum(msgspec.structs.replace(instance, requests=(calling,)))
     with pytest.raises(UnsupportedError, match="after 3 states"):
         optimum(instance_of((2, 2), (2, 2), M=4), prune=False, most_states=3)

@@ -110,7 +110,10 @@ def test_time_and_cost_are_weighed_by_what_is_open_and_what_is_to_arrive() -> No
     account = Account(Objective.MEAN_LATENCY, space)
 
     def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
-        return account.dominates(one, other, space.start)
+        one_label, other_label = (
+            (now, cost, 0.0, 10.0 if now < 10 else 0.0) for now, cost in (one, other)
+        )
+        return account.dominates(one_label, other_label, space.start)
 
     # A second later costs at most two, one for each open request.
     assert dominates((3.0, 1.0), (2.0, 3.0))

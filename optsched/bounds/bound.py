@@ -7,6 +7,7 @@ import msgspec
 from optsched.bounds.arrivals import arrivals
 from optsched.bounds.batch_count import BatchCount, counted
 from optsched.bounds.events import token_runs
+from optsched.bounds.held_calls import HELD, held_calls
 from optsched.bounds.path import critical_path
 from optsched.bounds.phases import phases
 from optsched.bounds.piecewise import (
@@ -52,8 +53,8 @@ def lower_bound(instance: Instance) -> Bound:
     """The best of all bounds; valid for every schedule, with or without evictions, chunks, hybrid
     batches, swapping or waiting, and so for every policy.
 
-    Of calls it uses that responses are processed and held, and pauses along the critical path; that
-    a paused request holds KV or pays for its return is left out.
+    Of calls it uses that responses are processed and held, pauses along the critical path, and that
+    a paused request holds KV or pays for its return (B9).
 
     Doubles are summed in an order of their own, so the value may exceed an exact one by a relative
     1e-12 or so.
@@ -70,6 +71,9 @@ def lower_bound(instance: Instance) -> Bound:
     count = counted(runs, limits)
     parts = offline_parts(workload, count)
     parts["critical path"] = critical_path(instance, runs)
+    held = held_calls(instance, workload, count.batches)
+    if held is not None:
+        parts[HELD] = held.value_s
     if not instance.offline:
         parts["B5 arrivals"] = arrivals(workload, instance.release_s, _offline_value)
     best = max(parts.values())

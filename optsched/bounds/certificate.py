@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from optsched.bounds.bound import Bound, lower_bound
 from optsched.bounds.count_arguments import best_count
+from optsched.bounds.held_calls import HELD
 from optsched.bounds.lagrangian import LagrangianBound
 from optsched.bounds.late_prices import LateBound, late_requests
 from optsched.bounds.latest_start import best_arrivals
-from optsched.bounds.time_arguments import at_most, best_time
+from optsched.bounds.time_arguments import at_most, best_held, best_time
 from optsched.bounds.verify.refuted import RefutedError
 from optsched.bounds.verify.times import times_alone
 from optsched.bounds.verify.units import cost_doubles, units_for
@@ -97,6 +98,8 @@ def _claimed(instance: Instance, value_s: float, proof: str, argument: Argument)
 def _argument(instance: Instance, proof: str) -> Argument:
     if proof == _PATH:
         return _longest_path(instance)
+    if proof == HELD:
+        return best_held(instance)
     if proof == _ARRIVALS:
         return best_arrivals(instance)
     return best_time(instance)

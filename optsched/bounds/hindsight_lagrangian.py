@@ -169,6 +169,8 @@ class Lagrangian:
         Paths end empty by the horizon, or with ``open_ended`` in any state: no more can be earned
         after it.
         """
+        from optsched.bounds.hindsight_sweep_kernel import sweep_back
+
         graph, horizon = self.graph, self.horizon
         memory = prices.memory[self.piece]
         reward = np.full((horizon + 1, self._kv.size), _NEVER)
@@ -182,21 +184,10 @@ class Lagrangian:
         after = np.full((horizon + 1, len(graph)), _NEVER)
         ending, entering = np.empty_like(after), np.empty_like(after)
         after[horizon, slice(None) if open_ended else 0] = 0.0
-        for r in range(horizon, 0, -1):
-            value = ending[r]
-            value[:] = after[r]
-            for moves in graph.removals:
-                best = np.maximum.reduceat(
-                    value[moves.target] + reward[r, moves.size], moves.starts
-                )
-                value[moves.states] = np.maximum(value[moves.states], best)
-            value = entering[r]
-            np.multiply(self._free, memory[r], out=value)
-            value += ending[r]
-            for moves in graph.entries:
-                best = np.maximum.reduceat(value[moves.target], moves.starts)
-                value[moves.states] = np.maximum(value[moves.states], best)
-            after[r - 1, graph.from_state] = value[graph.grown]
+        sweep_back(
+            memory, self._free, reward, *graph.removals, graph.entries.starts, graph.entries.target,
+            graph.grown, graph.from_state, after, ending, entering,
+        )  # fmt: skip
         return Sweep(after=after, ending=ending, entering=entering, reward=reward, winner=winner)
 
     def _trace(self, sweep: Sweep, memory: FloatArray, held: FloatArray) -> list[tuple[int, int]]:

@@ -1,21 +1,28 @@
 """The hindsight problem solved: a search through the rounds under the Lagrangian's potentials.
 
-A node is what waits and what runs after a round. Its cost so far, with what runs until its end, and
-what its state is worth in the Lagrangian bound every schedule that goes through it; only nodes that
-could still be better than the best known schedule are kept. Of two nodes of a round with the same
-requests waiting, one is dropped if it costs no less and what runs in it holds no less KV in any
-later round: whatever follows it can follow the other.
+A node is what waits and what runs after a round. Two things bound every schedule that goes through
+it: its cost so far, with what runs until its end, and what its state is worth in the Lagrangian;
+and the latencies if all that waits starts at once. Only nodes that could still be better than the
+best known schedule are kept. Of two nodes of a round with the same requests waiting, one is dropped
+if it costs no less and what runs in it holds no less KV in any later round: whatever follows it can
+follow the other.
 
 First only the most promising nodes of each round are kept, which finds good schedules, then more
-and more; once none had to be left out the best schedule is optimal.
+and more; once none had to be left out the best schedule is optimal. Whatever goes through a node
+that was left out costs no less than its bound, so a pass also bounds if it is not complete, and
+the last one, which keeps what memory allows, ends in a bound and not in a lack of memory.
+
+The loops are compiled (:mod:`optsched.bounds.hindsight_kernel`); prices are multiples of 2^-20, so
+that all is decided in whole numbers of that unit.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +34,21 @@ from optsched.model.hindsight import Rounds
 from optsched.model.hindsight_program import schedule_of_starts
 from optsched.schedule import Schedule
 
+if TYPE_CHECKING:
+    from optsched.bounds.hindsight_kernel import Nodes, Problem
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-WIDTHS = (30, 300, 3000, None)
-MOST_NODES = 2_000_000
+WIDTHS = (100, 3000, 30_000, 300_000, None)
+MEMORY_BYTES = 2**30
+MOST_REQUESTS = 62  # bits of a mask
+_ROOM = 3  # nodes of a round before the superfluous are dropped, per node kept
+_PROFILES = 20_000  # of nodes with the same requests waiting, against which others are compared
+_NODES_PER_CALL = 10**6
+_COMPARED_PER_CALL = 10_000
+_LARGEST = 2.0**38  # rounds; stands for all larger numbers
+_MARK_BITS = 56  # the sum over all requests fits in 62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,37 +61,21 @@ class Found:
         The least sum of latencies known, in rounds.
     schedule : Schedule or None
         One that has it; None if none is better than what was known before.
-    proven : bool
-        Whether ``total`` is the least of all.
+    bound : int
+        No schedule has a smaller sum.
     nodes : int
         Nodes looked at.
     """
 
     total: int
     schedule: Schedule | None
-    proven: bool
+    bound: int
     nodes: int
 
-
-class _Trail(NamedTuple):
-    """Starts (type, round) of a node, linked to those before."""
-
-    before: _Trail | None
-    starts: tuple[tuple[int, int], ...]
-
-
-_Running = tuple[tuple[int, int], ...]  # (round of the end, type), sorted
-_Key = tuple[tuple[int, ...], _Running]
-
-
-class _Node(NamedTuple):
-    """Latencies of all that ended or runs; the Lagrangian's terms of the rounds before; a lower
-    bound on what goes through the node."""
-
-    latency: int
-    priced: float
-    bound: float
-    trail: _Trail | None
+    @property
+    def proven(self) -> bool:
+        """Whether ``total`` is the least of all."""
+        return self.bound >= self.total
 
 
 def search(
@@ -82,8 +83,9 @@ def search(
     *,
     known: int,
     widths: tuple[int | None, ...] = WIDTHS,
-    most_nodes: int = MOST_NODES,
+    most_nodes: int | None = None,
     time_limit_s: float | None = None,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Found:
     """Look for a schedule whose latencies sum to less than ``known`` rounds.
 
@@ -94,216 +96,200 @@ def search(
     known : int
         A sum that some schedule has, or one more than matters.
     widths : tuple of int or None
-        Most nodes kept per round, one pass after the other; None for all.
-    most_nodes : int
-        A pass that looks at more ends without proof.
+        Most nodes kept per round, one pass after the other; None for as many as memory allows.
+    most_nodes : int, optional
+        Nodes to look at, of all passes, before the search ends.
+    memory_bytes : int
+        For the nodes of two rounds; the widths are no larger than this allows.
 
     Raises
     ------
     UnsupportedError
-        Tokens, prefill tokens or requests per batch are limited, beside KV.
+        Tokens, prefill tokens or requests per batch are limited, beside KV, or there are more
+        requests than bits in a mask.
     """
     begin = time.monotonic()
+    passes = _Passes(bound, known, memory_bytes)
 
-    def late() -> bool:
-        return time_limit_s is not None and time.monotonic() - begin >= time_limit_s
+    def stop() -> bool:
+        late = time_limit_s is not None and time.monotonic() - begin >= time_limit_s
+        return late or (most_nodes is not None and passes.nodes >= most_nodes)
 
-    layers = _Layers(bound, known)
-    schedule, proven, nodes = None, bound.total >= known, 0
+    reached = bound.total
     for width in widths:
-        if proven or late():
+        if reached >= passes.total or stop():
             break
-        layers.nodes = 0
-        complete = layers.run(width, most_nodes, late)
-        nodes += layers.nodes
-        proven = complete or bound.total >= layers.best
-        if layers.nodes > most_nodes:
-            break
-    if layers.best_starts is not None:
-        schedule = _schedule(layers.rounds, layers.best_starts)
-    return Found(total=layers.best, schedule=schedule, proven=proven, nodes=nodes)
+        reached = max(reached, passes.run(width, stop))
+    return Found(
+        total=passes.total, schedule=passes.schedule(), bound=min(reached, passes.total),
+        nodes=passes.nodes,
+    )  # fmt: skip
 
 
-class _Layers:
-    """Passes through the rounds; ``best`` is the least sum of latencies known so far."""
+class _Passes:
+    """Passes through the rounds."""
 
-    def __init__(self, bound: HindsightBound, known: int) -> None:
-        lagrangian: Lagrangian = bound.lagrangian
-        rounds = self.rounds = lagrangian.rounds
-        limits = rounds.instance.limits
-        if (
-            int(rounds.instance.prompt_tokens.sum()) > limits.fill_tokens
-            or len(rounds.instance) > (limits.batch_requests or len(rounds.instance))
-        ):  # fmt: skip
-            raise UnsupportedError("the search in rounds knows no limit but kv_tokens")
-        self.best = known
-        self.best_starts: list[tuple[int, int]] | None = None
+    def __init__(self, bound: HindsightBound, known: int, memory_bytes: int) -> None:
+        from optsched.bounds import hindsight_kernel
+
+        self._kernel = hindsight_kernel
+        self._rounds = bound.lagrangian.rounds
+        _require_searchable(self._rounds)
+        self._kinds = np.repeat(np.arange(len(self._rounds.types)), self._rounds.count)
+        self._problem: Problem = problem_of(bound, self._kinds)
+        requests, longest = self._problem.kv.shape
+        self._best = np.array([known], dtype=np.int64)
+        self._best_start = np.full(requests, -1, dtype=np.int64)
+        # Two layers, and for one of them the order and what is sorted by.
+        per_node = 2 * (4 * 8 + 4 * requests) + 4 * 8
+        self._room = max(memory_bytes // per_node, 2 * _ROOM)
+        self._profiles = np.empty((_PROFILES, longest), dtype=np.int64)
         self.nodes = 0
-        self._threshold, self._horizon = lagrangian.threshold, lagrangian.horizon
-        self._capacity, self._number = limits.kv_tokens, lagrangian.graph.number
-        memory = bound.prices.memory[lagrangian.piece]
-        charges = lagrangian.charges(memory)
-        # What is left after the last priced round earns nothing, whatever it is.
-        self._after = lagrangian.sweep(bound.prices, charges, open_ended=True).after
-        self._worth: list[float] = []  # of each state after the present round
-        # Lists, because they are read one number at a time.
-        self._memory: list[float] = memory.tolist()
-        self._charge: list[list[float]] = charges.tolist()
-        # What a request costs at least if it ends in this round or later.
-        cheapest = np.minimum.accumulate(charges[:, ::-1], axis=1)[:, ::-1]
-        self._later: list[list[float]] = cheapest.tolist()
-        self._tracked: list[bool] = lagrangian.tracked.tolist()
-        self._price: list[float] = bound.prices.request.tolist()
-        self._kv: list[list[int]] = [rounds.kv_of(k).tolist() for k in range(len(rounds.types))]
-        self._output: list[int] = rounds.output.tolist()
-        self._release: list[int] = rounds.release.tolist()
-        self._prompt: list[int] = rounds.prompt.tolist()
-        self._longest = int(rounds.output.max())
 
-    def run(self, width: int | None, most_nodes: int, late: Callable[[], bool]) -> bool:
-        """One pass; whether it left out nothing that could be better than ``best``."""
-        first: _Key = (tuple(self.rounds.count.tolist()), ())
-        layer = {first: _Node(0, 0.0, 0.0, None)}
-        complete = True
-        for r in range(1, self._horizon + 1):
-            self._worth = self._after[r].tolist()
-            found: dict[_Key, _Node] = {}
-            for key, node in layer.items():
-                self._expand(key, node, r, found)
-            if self.nodes > most_nodes or late():
-                return False
-            layer = self._undominated(found, r)
-            if width is not None and len(layer) > width:
-                complete = False
-                ranked = sorted(layer.items(), key=lambda item: item[1].bound)
-                layer = dict(ranked[:width])
-            if not layer:
-                return complete
-        return False
+    @property
+    def total(self) -> int:
+        """The least sum of latencies known so far."""
+        return int(self._best[0])
 
-    def _expand(self, key: _Key, node: _Node, r: int, found: dict[_Key, _Node]) -> None:
-        """Add to ``found`` what a node can be after round r."""
-        waiting, running = key
-        free = [self._capacity] * self._longest
-        for end, kind in running:
-            for later, kv in enumerate(self._kv[kind][r - 1 - end :]):
-                free[later] -= kv
-        arrived = [k for k, n in enumerate(waiting) if n and self._release[k] < r]
-        everyone = len(arrived) == sum(n > 0 for n in waiting)
-        for starts in self._choices(arrived, waiting, free):
-            if not starts and not running and everyone:
-                continue  # all that follows could be a round earlier
-            self._add(waiting, running, starts, node, r, found)
+    def schedule(self) -> Schedule | None:
+        """One that has it, if it is better than what was known."""
+        if self._best_start[0] < 0:
+            return None
+        members = [list(kind.members) for kind in self._rounds.types]
+        request = np.array([members[kind].pop() for kind in self._kinds])
+        return schedule_of_starts(self._rounds.instance, request, self._best_start)
 
-    def _choices(
-        self, kinds: list[int], waiting: tuple[int, ...], free: list[int]
-    ) -> Iterator[tuple[int, ...]]:
-        """All multisets of types that fit beside what runs until they end."""
-        if not kinds:
-            yield ()
-            return
-        kind, rest = kinds[0], kinds[1:]
-        kv = self._kv[kind]
-        chosen: tuple[int, ...] = ()
-        for _ in range(waiting[kind] + 1):
-            for others in self._choices(rest, waiting, free):
-                yield chosen + others
-            left = [have - need for have, need in zip(free, kv, strict=False)]
-            if min(left) < 0:
-                return
-            free = left + free[len(kv) :]
-            chosen = (*chosen, kind)
+    def run(self, width: int | None, stop: Callable[[], bool]) -> int:
+        """One pass; a lower bound on all schedules, 0 if it was stopped."""
+        width = self._room // _ROOM if width is None else min(width, self._room // _ROOM)
+        layer, out = self._layer(width), self._layer(width)
+        requests = self._best_start.size
+        layer.waiting[0], layer.start[0] = (1 << requests) - 1, -1
+        layer.latency[0] = layer.priced[0] = layer.bound[0] = 0
+        size = 1
+        bounds: list[int] = []  # of nodes that were left out
+        for r in itertools.count(1):
+            at, count, kept = 0, 0, 0
+            while at < size:
+                at, count, made, fits = self._kernel.expand(
+                    self._problem, r, layer, at, size, out, count, self._best, self._best_start,
+                    _NODES_PER_CALL,
+                )  # fmt: skip
+                self.nodes += made
+                if stop():
+                    return 0
+                if not fits and count > kept:
+                    count = kept = self._reduce(out, count, width, r, bounds, stop)
+                elif not fits:
+                    # Too many of this node alone.
+                    bounds.append(int(layer.bound[at]))
+                    at += 1
+            size = self._reduce(out, count, width, r, bounds, stop)
+            layer, out = out, layer
+            if stop():
+                return 0
+            if not size:
+                break
+        # All that costs less than the best goes through one of these.
+        return min([self.total, *[-(-least >> self._kernel.UNIT_BITS) for least in bounds]])
 
-    def _add(
-        self, waiting: tuple[int, ...], running: _Running, starts: tuple[int, ...], node: _Node,
-        r: int, found: dict[_Key, _Node],
-    ) -> None:  # fmt: skip
-        self.nodes += 1
-        ends = [(r - 1 + self._output[kind], kind) for kind in starts]
-        latency = node.latency + sum(end - self._release[kind] for end, kind in ends)
-        if latency >= self.best:
-            return
-        left = list(waiting)
-        for kind in starts:
-            left[kind] -= 1
-        trail = (
-            _Trail(node.trail, tuple((kind, r - 1) for kind in starts)) if starts else node.trail
+    def _layer(self, width: int) -> Nodes:
+        room, requests = _ROOM * width, self._best_start.size
+        return self._kernel.Nodes(
+            waiting=np.empty(room, np.int64), latency=np.empty(room, np.int64),
+            priced=np.empty(room, np.int64), bound=np.empty(room, np.int64),
+            start=np.empty((room, requests), np.int32),
+        )  # fmt: skip
+
+    def _reduce(
+        self, nodes: Nodes, count: int, width: int, r: int, bounds: list[int],
+        stop: Callable[[], bool],
+    ) -> int:  # fmt: skip
+        """Keep at most ``width`` undominated nodes, the first of ``nodes``, and return how many;
+        the least bound of those left out is added to ``bounds``."""
+        sums = np.empty(count, dtype=np.int64)
+        self._kernel.hold_in_sum(self._problem, r, nodes, 0, sums)
+        order = np.lexsort((sums, nodes.latency[:count], nodes.waiting[:count]))
+        keep = np.zeros(count, dtype=np.bool_)
+        size = 0
+        for first in range(0, count, _COMPARED_PER_CALL):
+            size = self._kernel.keep_undominated(
+                self._problem, r, nodes, order, first, min(first + _COMPARED_PER_CALL, count),
+                keep, size, self._profiles, self._best,
+            )  # fmt: skip
+            if stop():
+                return 0
+        kept = order[keep[order]]
+        if kept.size > width:
+            ranked = np.argpartition(nodes.bound[kept], width)
+            bounds.append(int(nodes.bound[kept[ranked[width:]]].min()))
+            kept = kept[np.sort(ranked[:width])]
+        for column in nodes:
+            column[: kept.size] = column[kept]
+        return int(kept.size)
+
+
+def _require_searchable(rounds: Rounds) -> None:
+    limits, requests = rounds.instance.limits, len(rounds.instance)
+    if requests > MOST_REQUESTS:
+        raise UnsupportedError(
+            f"{requests} requests are too many for the search in rounds, which has room for "
+            f"{MOST_REQUESTS}"
         )
-        if not any(left):
-            self.best, self.best_starts = latency, _starts(trail)
-            return
-        # Terms of the Lagrangian: memory in this round, ends and charges of what ended, and the
-        # prices of all that did not, less what the state can earn.
-        memory = self._memory[r]
-        priced, prices, stay, sizes = node.priced - memory * self._capacity, 0.0, [], []
-        for end, kind in (*running, *ends):
-            size = self._prompt[kind] + r - 1 - end + self._output[kind]
-            above = size > self._threshold
-            if above:
-                priced += memory * self._kv[kind][size - self._prompt[kind]]
-            if end == r:
-                priced += self._charge[kind][end]
-                continue
-            stay.append((end, kind))
-            prices += self._price[kind] if self._tracked[kind] else self._cost(kind, end)
-            if above:
-                sizes.append(size)
-        for kind, count in enumerate(left):
-            if count and self._tracked[kind]:
-                prices += count * self._price[kind]
-            elif count:
-                soonest = max(r, self._release[kind]) + self._output[kind]
-                prices += count * self._cost(kind, soonest, or_later=True)
-        sizes.sort(reverse=True)
-        bound = priced + prices - self._worth[self._number[tuple(sizes)]]
-        if bound > self.best - 1:
-            return
-        key = (tuple(left), tuple(sorted(stay)))
-        if key not in found or latency < found[key].latency:
-            found[key] = _Node(latency, priced, bound, trail)
-
-    def _cost(self, kind: int, end: int, *, or_later: bool = False) -> float:
-        """Least cost of an untracked request that ends in round ``end``, or possibly later."""
-        beyond = self._horizon + 1.0 - self._release[kind]
-        if end > self._horizon:
-            return beyond
-        return min(beyond, self._later[kind][end]) if or_later else self._charge[kind][end]
-
-    def _undominated(self, layer: dict[_Key, _Node], r: int) -> dict[_Key, _Node]:
-        """The nodes that no other with the same requests waiting makes superfluous."""
-        groups: dict[tuple[int, ...], list[tuple[_Key, _Node]]] = {}
-        for key, node in layer.items():
-            groups.setdefault(key[0], []).append((key, node))
-        kept: dict[_Key, _Node] = {}
-        for group in groups.values():
-            if len(group) == 1:
-                kept[group[0][0]] = group[0][1]
-                continue
-            held = np.zeros((len(group), self._longest), dtype=np.int64)
-            for row, ((_, running), _) in zip(held, group, strict=True):
-                for end, kind in running:
-                    row[: end - r] += self._kv[kind][r - end :]
-            latency = np.array([node.latency for _, node in group])
-            profiles = np.empty_like(held)
-            size = 0
-            for n in np.lexsort((held.sum(axis=1), latency)).tolist():
-                if size and (profiles[:size] <= held[n]).all(axis=1).any():
-                    continue
-                profiles[size] = held[n]
-                size += 1
-                kept[group[n][0]] = group[n][1]
-        return kept
+    fills = int(rounds.instance.prompt_tokens.sum())
+    if fills > limits.fill_tokens or requests > (limits.batch_requests or requests):
+        raise UnsupportedError("the search in rounds knows no limit but kv_tokens")
 
 
-def _starts(trail: _Trail | None) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    while trail is not None:
-        found += trail.starts
-        trail = trail.before
-    return found
+def problem_of(bound: HindsightBound, kinds: IntArray) -> Problem:
+    """What the compiled loops read; ``kinds`` are the types of all requests, in order."""
+    from optsched.bounds.hindsight_kernel import Problem
+
+    lagrangian = bound.lagrangian
+    rounds = lagrangian.rounds
+    memory = bound.prices.memory[lagrangian.piece]
+    charges = lagrangian.charges(memory)
+    # What is left after the last priced round earns nothing, whatever it is.
+    worth = lagrangian.sweep(bound.prices, charges, open_ended=True).after
+    # What a request costs at least if it ends in this round or later.
+    later = np.minimum.accumulate(charges[:, ::-1], axis=1)[:, ::-1]
+    kv = np.zeros((kinds.size, int(rounds.output.max())), dtype=np.int64)
+    for row, kind in zip(kv, kinds.tolist(), strict=True):
+        row[: rounds.output[kind]] = rounds.kv_of(kind)
+    mark, keys, slots = _state_table(lagrangian)
+    return Problem(
+        kv=kv, output=rounds.output[kinds], release=rounds.release[kinds],
+        prompt=rounds.prompt[kinds], kind=kinds, tracked=lagrangian.tracked[kinds],
+        price=_units(bound.prices.request)[kinds],
+        beyond=_units(lagrangian.horizon + 1 - rounds.release)[kinds],
+        charge=_units(charges)[kinds], later=_units(later)[kinds], memory=_units(memory),
+        worth=_units(worth), mark=mark, keys=keys, slots=slots,
+        capacity=int(rounds.instance.limits.kv_tokens), threshold=lagrangian.threshold,
+    )  # fmt: skip
 
 
-def _schedule(rounds: Rounds, starts: list[tuple[int, int]]) -> Schedule:
-    members = [list(kind.members) for kind in rounds.types]
-    request = np.array([members[kind].pop() for kind, _ in starts])
-    return schedule_of_starts(rounds.instance, request, np.array([k for _, k in starts]))
+def _units(rounds: FloatArray | IntArray) -> IntArray:
+    """Numbers of rounds in the kernel's unit, exactly unless they stand for infinity."""
+    from optsched.bounds.hindsight_kernel import UNIT_BITS
+
+    scaled = np.rint(np.clip(rounds, -_LARGEST, _LARGEST) * 2.0**UNIT_BITS)
+    return np.asarray(scaled, dtype=np.int64)
+
+
+def _state_table(lagrangian: Lagrangian) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
+    """Marks of sizes so that all states have different sums, and a table of these sums."""
+    from optsched.bounds.hindsight_kernel import enter_states
+
+    states = lagrangian.graph.states
+    sizes = np.array([size for state in states for size in state], dtype=np.int64)
+    owner = np.repeat(np.arange(len(states)), [len(state) for state in states])
+    room = 1 << (2 * len(states)).bit_length()
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        mark = rng.integers(1, 2**_MARK_BITS, int(lagrangian.final.max()) + 1)
+        entered = np.zeros(len(states), dtype=np.int64)
+        np.add.at(entered, owner, mark[sizes])
+        keys, slots = np.zeros(room, dtype=np.int64), np.full(room, -1, dtype=np.int32)
+        if enter_states(keys, slots, entered):
+            return mark, keys, slots
+    raise AssertionError("a hundred random hash functions all had collisions")

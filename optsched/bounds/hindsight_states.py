@@ -9,14 +9,15 @@ is found by sweeps over lists of edges instead of over pairs of states:
 - requests enter, one after another, at their prompt's size or the first size above the threshold;
 - requests end, one after another.
 
-Moves of one kind are grouped by the number of sizes in the state, largest group last for the
-removals and first for the entries, so that each group reads what is already final.
+States are numbered by how many sizes they have, so that a request that ends leads to a smaller
+number and one that enters to a larger one, and a sweep in that order reads what is already final.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +26,17 @@ IntArray = NDArray[np.int64]
 State = tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Moves:
-    """Unit moves out of the states with equally many sizes.
+class Moves(NamedTuple):
+    """Unit moves out of all states.
 
     Parameters
     ----------
-    states : int array, shape ``(states,)``
-        Where the moves start.
-    starts : int array, shape ``(states,)``
+    starts : int array, shape ``(states + 1,)``
         The moves of state n are those from ``starts[n]`` to ``starts[n + 1]``.
     target, size : int arrays, shape ``(moves,)``
         The state that a move leads to and the size that it adds or removes.
     """
 
-    states: IntArray
     starts: IntArray
     target: IntArray
     size: IntArray
@@ -59,8 +56,7 @@ class StateGraph:
         KV tokens in whole pages that the sizes of a state hold.
     grown, from_state : int arrays, shape ``(states that can grow,)``
         The state after all sizes of ``from_state`` have grown.
-    removals, entries : tuple of Moves
-        In the order of a sweep.
+    removals, entries : Moves
     """
 
     states: tuple[State, ...]
@@ -68,8 +64,8 @@ class StateGraph:
     kv: IntArray
     grown: IntArray
     from_state: IntArray
-    removals: tuple[Moves, ...]
-    entries: tuple[Moves, ...]
+    removals: Moves
+    entries: Moves
 
     def __len__(self) -> int:
         return len(self.states)
@@ -123,24 +119,14 @@ def state_graph(
     extend((), len(kv_of) - 1, kv_tokens)
     states.sort(key=lambda state: (len(state), state))
     number = {state: k for k, state in enumerate(states)}
-    lengths = np.array([len(state) for state in states])
     after = [number.get(tuple(size + 1 for size in state), -1) for state in states]
     grown = np.array(after, dtype=np.int64)
-    removals, entries = [], []
-    for length in range(1, int(lengths.max()) + 1):
-        group = np.flatnonzero(lengths == length)
-        removals.append(_moves(group, [_removals(states[k], number) for k in group]))
-    for length in range(int(lengths.max()) - 1, -1, -1):
-        group = np.flatnonzero(lengths == length)
-        found = [_entries(states[k], number, entry_sizes) for k in group]
-        some = [k for k, moves in enumerate(found) if moves]
-        if some:
-            entries.append(_moves(group[some], [found[k] for k in some]))
     return StateGraph(
         states=tuple(states), number=number,
         kv=np.array([sum(kv_of[size] for size in state) for state in states], dtype=np.int64),
         grown=grown[grown >= 0], from_state=np.flatnonzero(grown >= 0),
-        removals=tuple(removals), entries=tuple(entries),
+        removals=_moves([_removals(state, number) for state in states]),
+        entries=_moves([_entries(state, number, entry_sizes) for state in states]),
     )  # fmt: skip
 
 
@@ -163,7 +149,7 @@ def _entries(
     return found
 
 
-def _moves(group: IntArray, moves: list[list[tuple[int, int]]]) -> Moves:
-    target, size = np.array([move for each in moves for move in each], dtype=np.int64).T
-    lengths = np.array([len(each) for each in moves])
-    return Moves(states=group, starts=np.cumsum(lengths) - lengths, target=target, size=size)
+def _moves(moves: list[list[tuple[int, int]]]) -> Moves:
+    flat = np.array([move for each in moves for move in each], dtype=np.int64).reshape(-1, 2)
+    starts = np.cumsum([0, *[len(each) for each in moves]])
+    return Moves(starts=starts, target=flat[:, 0].copy(), size=flat[:, 1].copy())

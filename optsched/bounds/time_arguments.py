@@ -12,6 +12,7 @@ import numpy as np
 
 from optsched.bounds.count_arguments import best_count
 from optsched.bounds.events import token_runs
+from optsched.bounds.held_calls import held_calls
 from optsched.bounds.phases import phases
 from optsched.bounds.piecewise import Workload, best_line, jensen, piece_lines
 from optsched.bounds.token_time import Line as FloatLine
@@ -19,7 +20,15 @@ from optsched.bounds.token_time import lines, token_law
 from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.units import cost_doubles, units_for
 from optsched.bounds.verify.verdict import proven_bound
-from optsched.certificate import BalancedTime, Count, Line, LineTime, OfflineTime, PhasesTime
+from optsched.certificate import (
+    BalancedTime,
+    Count,
+    HeldTime,
+    Line,
+    LineTime,
+    OfflineTime,
+    PhasesTime,
+)
 from optsched.cost import CostModel
 from optsched.instance import Instance
 
@@ -40,6 +49,16 @@ def best_time(instance: Instance) -> OfflineTime:
     if values["balanced"] > values["line"] * (1 + 1e-12):
         return BalancedTime(count=count)
     return LineTime(count=count, line=exact_line(best, instance.cost, instance.limits.batch_tokens))
+
+
+def best_held(instance: Instance) -> HeldTime:
+    """The line, and the shares of work and memory, that prove the most; there are calls."""
+    batches, count = best_count(instance)
+    workload = Workload(runs=token_runs(instance), limits=instance.limits, cost=instance.cost)
+    found = held_calls(instance, workload, batches)
+    assert found is not None, "the proof is about calls"
+    line = exact_line(found.line, instance.cost, instance.limits.batch_tokens)
+    return HeldTime(count=count, line=line, memory_parts=found.memory_parts)
 
 
 def _best_phases(instance: Instance, workload: Workload, count: Count) -> PhasesTime:

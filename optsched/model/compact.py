@@ -3,8 +3,9 @@
 Per request and batch: integers s (tokens known), m (tokens cached), c (tokens processed) and
 binaries for generating, decoding, prefilling, evicting; the CSP of InferMax ("Optimizing LLM
 Inference for Database Systems: Cost-Aware Scheduling for Concurrent Requests"), with chunks of any
-size, hybrid batches, evictions, held KV, pages and several affine pieces; for every objective, with
-arrivals, and under every policy. Its rows are in ``optsched.constraints.compact``.
+size, hybrid batches, evictions, held KV, pages and several affine pieces; with arrivals, calls and
+swapping, for every objective, and under every policy. Its rows are in
+``optsched.constraints.compact``.
 
 Verdicts on limits (service-level objectives, ``at_most``) are those of doubles, and a solver's
 tolerances are coarser. Every limit on a time is therefore moved outwards a little: whatever meets
@@ -15,26 +16,35 @@ with the value that the simulator gives it; then the bound is not reached, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from optsched.errors import InvalidInputError, UnsupportedError
+from optsched.handling import HANDLINGS, handling_of, required_handling
 from optsched.instance import Instance, require_feasible
 from optsched.model.compact_batches import least_batches
-from optsched.model.compact_clock import Clock, Goal, clock
+from optsched.model.compact_clock import AFTER_FIRST, Clock, Goal, clock
 from optsched.model.compact_columns import build_columns
+from optsched.model.compact_swaps import can_swap
 from optsched.model.compact_table import Columns
 from optsched.model.compact_times import batch_seconds, clock_values, require_within
 from optsched.model.compact_values import actions, fill_point, values
+from optsched.model.contexts import calls_of, contexts
 from optsched.model.milp import FloatArray, IntArray
 from optsched.objective import Objective
 from optsched.schedule import Kind, Schedule, from_steps
 
-POLICIES = ("no-evict", "no-chunk", "no-hybrid", "no-hold", "fcfs", "no-swap", "nonpreemptive")
+POLICIES = (
+    "no-evict", "no-chunk", "no-hybrid", "no-hold", "fcfs", "no-swap", "nonpreemptive", *HANDLINGS,
+)  # fmt: skip
 # Processed in every batch from the first one to the last: nothing evicted, split or held.
 NONPREEMPTIVE = ("no-evict", "no-chunk", "no-hold")
+_ACTIONS = {
+    Kind.PROCESS: "tokens", Kind.EVICT: "evicts",
+    Kind.SWAP_OUT: "swap_outs", Kind.SWAP_IN: "swap_ins",
+}  # fmt: skip
 
 
 class CompactVariables:
@@ -43,12 +53,10 @@ class CompactVariables:
     Parameters
     ----------
     instance : Instance
-        Without calls and without swapping.
     batches : int
         Horizon; :func:`optsched.model.horizon.batch_horizon` gives one that loses no optimum.
     policies : sequence of str
-        Any of ``no-evict``, ``no-chunk``, ``no-hybrid``, ``no-hold``, ``fcfs``, ``no-swap``,
-        ``nonpreemptive``.
+        Any of :data:`POLICIES`; a handling may name a request, as in ``swap:r7``.
     objective : Objective
         What is minimised, in seconds; for goodput the weight of the requests that miss one of
         their service-level objectives.
@@ -64,13 +72,21 @@ class CompactVariables:
     Attributes
     ----------
     clock : Clock or None
-        Limits on times; None for the makespan of requests that arrive at once, which is a sum of
-        prices.
+        Limits on times; None for the makespan of requests that arrive at once, make no calls and
+        cannot be swapped, which is a sum of prices.
+    calls : Calls
+        The calls of the instance, the order of all that is per call.
+    contexts : Contexts
+        What requests know by tokens generated.
+    handled : tuple of str or None
+        How the calls of each request must be handled.
 
     Raises
     ------
     UnsupportedError
-        Calls, host memory (unless ``no-swap``), or another policy.
+        A policy that it does not know; with calls that take time, ``no-hold`` and
+        ``nonpreemptive``, which ask when a pause ends, and TPOT objectives, which may gain from
+        waiting.
     InfeasibleError
         A request cannot run even alone.
     InvalidInputError
@@ -89,6 +105,7 @@ class CompactVariables:
         strengthened: bool = True,
     ) -> None:
         _require_supported(instance, policies)
+        self.handled = required_handling(instance, policies)
         if "nonpreemptive" in policies:
             policies = (*policies, *NONPREEMPTIVE)
         require_feasible(instance, policies)
@@ -100,9 +117,12 @@ class CompactVariables:
         self.instance, self.batches, self.policies = instance, batches, tuple(policies)
         self.strengthened = strengthened
         self.goal = Goal(objective=objective, at_most=dict(at_most or {}), cutoff=cutoff)
+        self.contexts, self.calls = contexts(instance), calls_of(instance)
+        self.swapping = can_swap(instance, policies)
         self.clock: Clock | None = None
-        if self.goal.needs_clock(instance):
-            self.clock = clock(instance, batches, self.goal)
+        if self.goal.needs_clock(instance, swapping=self.swapping):
+            self.clock = clock(instance, batches, self.goal, swapping=self.swapping)
+            _require_dated(instance, self.clock)
         self.columns: Columns = build_columns(
             instance, batches, policies, strengthened, self.goal, self.clock
         )
@@ -120,16 +140,16 @@ class CompactVariables:
         Raises
         ------
         UnsupportedError
-            The schedule swaps, waits deliberately, has more batches than there are, or breaks
-            ``at_most`` or the cutoff.
+            The schedule swaps where that is ruled out, waits deliberately, has more batches than
+            there are, or breaks ``at_most`` or the cutoff.
         ScheduleError
             It leaves a request unfinished.
         """
-        tokens, evicts = actions(self.instance, schedule, self.batches)
-        order = self._by_finish(tokens)
+        does = actions(self.instance, schedule, self.batches, swapping=self.swapping)
+        order = self._by_finish(does.tokens)
         index, durations = self.columns.index, self.columns.durations
         time_unit_s = durations.get("time", 1.0)
-        found = values(self.instance, tokens[order], evicts[order], time_unit_s)
+        found = values(self.instance, does.of(order), time_unit_s)
         point = np.zeros(self.columns.lower.size)
         fill_point(point, index, found)
         if self.clock is not None:
@@ -141,31 +161,40 @@ class CompactVariables:
 
     def decode(self, point: FloatArray) -> Schedule:
         """The schedule of a point that is integer within the solver's tolerance."""
-        tokens, evicts = (np.rint(point[self[name]]).astype(int) for name in ("tokens", "evicts"))
-        process, evict = np.argwhere(tokens > 0), np.argwhere(evicts > 0)
-        steps = [
-            np.column_stack([at[:, 0], np.full(len(at), int(kind)), at[:, 1] + 1, size])
-            for at, kind, size in (
-                (process, Kind.PROCESS, tokens[tokens > 0]),
-                (evict, Kind.EVICT, np.zeros(len(evict), dtype=int)),
+        found = {
+            kind: np.rint(point[self[name]]).astype(int)
+            for kind, name in _ACTIONS.items() if name in self
+        }  # fmt: skip
+        steps = []
+        for kind, amount in found.items():
+            at = np.argwhere(amount > 0)
+            size = amount[amount > 0] if kind is Kind.PROCESS else np.zeros(len(at), dtype=int)
+            steps.append(
+                np.column_stack([at[:, 0], np.full(len(at), int(kind)), at[:, 1] + 1, size])
             )
-        ]
         return from_steps(np.concatenate(steps))
+
+    def handlings(self, point: FloatArray) -> tuple[str, ...]:
+        """How a point handles every call, in the order of ``calls``."""
+        if not len(self.calls):
+            return ()
+        return tuple(HANDLINGS[k] for k in point[self["handlings"]].argmax(axis=1).tolist())
 
     def alike(self) -> list[tuple[int, int]]:
         """Pairs of requests that are alike, each with the next one like it.
 
-        Alike are those that no rule and no objective tells apart: of the same lengths and arrival
-        and, where goodput matters, with the same limits and weight.
+        Alike are those that no rule and no objective tells apart: of the same lengths, arrival and
+        calls, handled in the same way, and, where goodput matters, with the same limits and weight.
         """
         pairs = [pair for members in self._groups() for pair in pairwise(members)]
         return sorted(pairs, key=lambda pair: pair[1])
 
     def _groups(self) -> list[list[int]]:
-        groups: dict[tuple[float | None, ...], list[int]] = {}
+        groups: dict[tuple[Hashable, ...], list[int]] = {}
         for i, request in enumerate(self.instance.requests):
-            kind: tuple[float | None, ...] = (
-                request.prompt_tokens, request.output_tokens, request.arrival_s
+            kind: tuple[Hashable, ...] = (
+                request.prompt_tokens, request.output_tokens, request.arrival_s, request.calls,
+                self.handled[i] if request.calls else None,
             )  # fmt: skip
             if Objective.GOODPUT in self.goal.objectives:
                 limits = request.ttft_slo_s, request.tpot_slo_s, request.latency_slo_s
@@ -185,18 +214,22 @@ class CompactVariables:
 
 def _require_supported(instance: Instance, policies: Sequence[str]) -> None:
     for name in policies:
-        if name not in POLICIES:
+        if name not in POLICIES and handling_of(name) is None:
             raise UnsupportedError(
                 f"the compact formulation does not cover policy {name!r}",
                 hint=f"it covers {', '.join(POLICIES)}",
             )
-    what = ""
-    if instance.has_calls:
-        what = "calls"
-    elif instance.limits.host_kv_tokens and "no-swap" not in policies:
-        what = "swapping (host_kv_tokens > 0)"
-    if what:
+        if name in ("no-hold", "nonpreemptive") and calls_of(instance).duration_s.any():
+            raise UnsupportedError(
+                f"the compact formulation does not cover policy {name} with calls that take time"
+            )
+
+
+def _require_dated(instance: Instance, times: Clock) -> None:
+    """Refuse objectives that need a clock whose upper sides are stated, which those of call
+    returns are not."""
+    if instance.has_calls and times.phases[AFTER_FIRST].any():
         raise UnsupportedError(
-            f"the compact formulation does not cover {what}",
-            hint="policy no-swap rules swapping out" if what.startswith("swapping") else None,
+            "the compact formulation does not cover TPOT objectives of requests with calls",
+            hint="leave tpot_slo_s out, or take another objective than goodput",
         )

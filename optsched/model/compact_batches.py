@@ -1,5 +1,5 @@
-"""How many batches every schedule has, as far as the compact formulation needs it: offline,
-without calls and swapping. (:mod:`optsched.bounds.batch_count` is sharper, and above this layer.)
+"""How many batches every schedule has, as far as the compact formulation needs it.
+(:mod:`optsched.bounds.batch_count` is sharper, and above this layer.)
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ import numpy as np
 
 from optsched.instance import Instance
 from optsched.model.compact_packing import packings
+from optsched.model.contexts import contexts
 from optsched.model.milp import IntArray
 
 
 def stage_tokens(instance: Instance) -> IntArray:
-    """S_ik = I_i + k, the KV tokens of a request in the batch that generates its token k + 1;
-    all requests one after another, shape ``(sum of O,)``."""
-    pairs = zip(instance.prompt_tokens, instance.output_tokens, strict=True)
-    return np.concatenate([np.arange(prompt, prompt + output) for prompt, output in pairs])
+    """S_ik, the KV tokens of a request in the batch that generates its token k + 1; all requests
+    one after another, shape ``(sum of O,)``. (Without calls it is I_i + k.)"""
+    pairs = zip(contexts(instance).known, instance.output_tokens.tolist(), strict=True)
+    return np.concatenate([known[:output] for known, output in pairs])
 
 
 def least_batches(instance: Instance) -> int:
@@ -24,7 +25,8 @@ def least_batches(instance: Instance) -> int:
     Notes
     -----
     Let C, P and K be the limits on tokens, prefill tokens and requests, P' = min(C, P).
-    - Tokens: first fills are prefill, ceil(sum I / P'); ceil(sum (I + O - 1) / C);
+    - Tokens, each processed at least once: first fills are prefill, ceil(sum I / P');
+      ceil(sum (I + O - 1 + responses) / C);
       ceil(sum O / K).
     - Chain: a request's first fill takes ceil(I / P') batches, every further token one more.
     - Memory: the batch that generates token k + 1 holds S_ik. Packing these into N batches of M

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from optsched.instance import Instance
 from optsched.model.compact_skips import Skips, cut_gaps, skips
+from optsched.model.contexts import calls_of
 from optsched.model.milestones import earliest_ends
 from optsched.model.milp import FloatArray, IntArray
 from optsched.objective import Objective
@@ -60,9 +61,11 @@ class Goal:
             found[self.objective] = worse(self.cutoff, found.get(self.objective, self.cutoff))
         return found
 
-    def needs_clock(self, instance: Instance) -> bool:
-        """Whether times must be columns: not for the makespan of requests that arrive at once."""
-        return not instance.offline or self.objectives != {Objective.MAKESPAN}
+    def needs_clock(self, instance: Instance, *, swapping: bool = False) -> bool:
+        """Whether times must be columns: not for the makespan of requests that arrive at once,
+        make no calls and cannot be swapped (whose chunks need no price of their own)."""
+        plain = instance.offline and not instance.has_calls and not swapping
+        return not plain or self.objectives != {Objective.MAKESPAN}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,18 +146,25 @@ class Clock:
         return self.allowance_s(limit)
 
 
-def clock(instance: Instance, batches: int, goal: Goal) -> Clock:
-    """The clock of ``instance`` for at most ``batches`` batches."""
+def clock(instance: Instance, batches: int, goal: Goal, *, swapping: bool = False) -> Clock:
+    """The clock of ``instance`` for at most ``batches`` batches.
+
+    Whatever the machine idles for a call is within the pause of that call, so all batches and all
+    calls together are the most that passes without an arrival.
+    """
     cost = instance.cost
     shortest = float(cost.token_time(1)) + min(cost.d0, cost.p0)
-    longest, longest_without = _longest_batches(instance)
+    longest, longest_without = _longest_batches(instance, swapping)
     phases = _phases(instance, goal)
-    cut, skipped = cut_gaps(instance, batches * longest)
+    pauses = calls_of(instance).duration_s
+    away = float(pauses.sum())
+    cut, skipped = cut_gaps(instance, batches * longest + away)
     last = float(cut.release_s.max())
     boundary = np.arange(batches + 1)
     end = _latest_end_s(cut, goal, float(skipped.sum()))
-    latest = np.minimum(last + boundary * longest, end)
+    latest = np.minimum(last + away + boundary * longest, end)
     idle = np.maximum(last - boundary[:-1] * shortest, 0.0)
+    idle = np.maximum(idle, pauses.max(initial=0.0))
     unit = max(shortest / _UNITS_OF_A_BATCH, float(latest[-1]) / _MOST_UNITS)
     return Clock(
         instance=cut,
@@ -228,12 +238,15 @@ def objectives_s(instance: Instance, name: str) -> FloatArray:
     return np.array([math.inf if slo is None or slo > _ALWAYS_MET_S else slo for slo in given])
 
 
-def _longest_batches(instance: Instance) -> tuple[float, FloatArray]:
+def _longest_batches(instance: Instance, swapping: bool) -> tuple[float, FloatArray]:
     """The longest that any batch takes, and any without each request, shape ``(requests,)``."""
     cost, limits = instance.cost, instance.limits
     steps = np.array([_longest_step_s(instance, i) for i in range(len(instance))])
     tokens = instance.final_tokens
     setup = cost.d0 + cost.p0
+    # What comes in is on the host before the batch, what goes out is there after it.
+    moved = min(2 * limits.host_kv_tokens, int((tokens - 1).sum())) if swapping else 0
+    swaps = cost.swap_tok * moved
 
     def longest(members: BoolArray) -> float:
         if not members.any():
@@ -241,7 +254,7 @@ def _longest_batches(instance: Instance) -> tuple[float, FloatArray]:
         most = limits.batch_requests or len(instance)
         attention = float(np.sort(steps[members])[::-1][:most].sum())
         processed = min(limits.batch_tokens, int(tokens[members].sum()))
-        return float(cost.token_time(processed)) + setup + attention
+        return float(cost.token_time(processed)) + setup + attention + swaps
 
     everyone = np.ones(len(instance), dtype=bool)
     without = [longest(np.arange(len(instance)) != i) for i in range(len(instance))]

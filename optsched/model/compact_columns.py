@@ -13,9 +13,12 @@ import numpy as np
 
 from optsched.instance import Instance
 from optsched.model.compact_batches import least_batches
+from optsched.model.compact_calls import add_calls
 from optsched.model.compact_clock import Clock, Goal
 from optsched.model.compact_clock_columns import add_clock
+from optsched.model.compact_swaps import add_swaps, can_swap
 from optsched.model.compact_table import Columns, Table
+from optsched.model.contexts import Contexts, contexts
 from optsched.model.milp import IntArray
 
 _MOST_CHORDS = 8  # of more values, a square takes fewer rows with binary digits
@@ -33,30 +36,36 @@ def build_columns(
 
     Notes
     -----
-    Per request and boundary: ``known`` s, ``cached`` m, ``done`` (finished), ``partial`` (m > 0
-    and no token generated since: an unfinished fill). Per request and batch: ``tokens`` c,
+    Per request and boundary: ``known`` s, ``cached`` m (on the GPU or, if swapping is possible, on
+    the host), ``done`` (finished), ``partial`` (m > 0 and processed since the last token: an
+    unfinished fill). Per request and batch: ``tokens`` c,
     ``generates``, ``evicts``, ``decodes``, ``prefills``, ``pages`` (taken after the batch),
     ``decode_kv`` (m of a decode step), ``prefill_kv`` (m of a prefill step), ``fill`` (tokens of a
     fill that ends in the batch) and its square, ``chunk_square`` (squared tokens of a prefill
     step), ``cross`` (m c of a prefill step). Per batch: ``used``, ``decode_batch``,
     ``prefill_batch``, ``time``. Without a clock the objective is the sum of all durations; with
-    one there are the columns of :mod:`optsched.model.compact_clock_columns` too.
+    one there are the columns of :mod:`optsched.model.compact_clock_columns` too; those of calls
+    and of swapping are in :mod:`optsched.model.compact_calls` and ``compact_swaps``.
 
     Strengthening, per request and k: ``absent`` and ``resident`` (at boundary j with k tokens
-    generated, and not or fully cached), and per batch ``fills`` (prefill step that generates token
-    k + 1), ``refill_decodes`` (the same by a last chunk of one token), ``stage_decodes`` (from
-    ``resident``), ``stage_evicts`` (from ``resident``).
+    generated, and without or with the KV that token k left), and per batch ``fills`` (prefill step
+    that generates token k + 1), ``refill_decodes`` (the same by a last chunk of one token), both
+    from ``absent``; from ``resident``: ``stage_decodes``, ``appends`` (prefill step that ends the
+    response of a call and generates token k + 1) and ``stage_evicts``.
     """
     cost, limits = instance.cost, instance.limits
     chunks = "no-chunk" not in policies
+    splits = chunks or instance.has_calls  # a prefill step may start from cached tokens
+    sizes = contexts(instance)
     prompt, output = instance.prompt_tokens[:, None], instance.output_tokens[:, None]
     final = instance.final_tokens[:, None]
     n, J = len(instance), batches
     boundary, batch = np.arange(J + 1), np.arange(J)
     # The first fill takes ceil(I / P') batches, every further token one; O tokens by the end.
     fill = -(-prompt // limits.fill_tokens)
-    most_known = prompt + np.clip(boundary - fill + 1, 0, output)
-    least_known = prompt + np.clip(output - (J - boundary), 0, output)
+    each = np.arange(n)[:, None]
+    most_known = sizes.known[each, np.clip(boundary - fill + 1, 0, output)]
+    least_known = sizes.known[each, np.clip(output - (J - boundary), 0, output)]
     chunk = np.minimum(final, limits.fill_tokens)
 
     table = Table(durations_cost=clock is None)
@@ -78,7 +87,7 @@ def build_columns(
     most_cached = np.minimum(final, most_known) - 1
     most_cached = most_cached * ((boundary > 0) & (boundary < J))
     table.add("cached", (n, J + 1), upper=most_cached)
-    table.add("done", (n, J + 1), lower=boundary == J, upper=most_known == prompt + output)
+    table.add("done", (n, J + 1), lower=boundary == J, upper=most_known > final)
     table.add("tokens", (n, J), duration=beta, upper=chunk)
     table.add("generates", (n, J))
     table.add("decodes", (n, J), duration=cost.d_req, upper=(output > 1) & (batch > 0))
@@ -90,24 +99,29 @@ def build_columns(
         table.add("pages", (n, J), upper=-(-final // limits.block_tokens))
     if cost.d_kv:
         table.add("decode_kv", (n, J), duration=cost.d_kv, upper=final - 1, integer=False)
-    if cost.p_kv and chunks:
+    if cost.p_kv and splits:
         table.add("prefill_kv", (n, J), duration=cost.p_kv, upper=final - 1, integer=False)
-    _add_attention(table, instance, (n, J), chunks, clock)
+    _add_attention(table, instance, (n, J), splits, clock)
     if strengthened:
-        _add_stages(table, instance, batches, fill, chunks)
+        _add_stages(table, instance, batches, fill, chunks, sizes)
     if clock is not None:
         add_clock(table, instance, batches, policies, goal, clock)
+    swapping = can_swap(instance, policies)
+    if swapping:
+        add_swaps(table, instance, most_cached, batches, strengthened=strengthened)
+    if clock is not None:
+        add_calls(table, instance, batches, clock, swapping=swapping)
     return table.columns()
 
 
-def first_chord(prompt: IntArray, most: IntArray, chunks: bool) -> IntArray:
+def first_chord(prompt: IntArray, most: IntArray, splits: bool) -> IntArray:
     """The least n of the chords, from n to n + 1, that the squares of fills or chunks need: these
-    are 0 or else >= 1, or >= I if every fill is in one chunk."""
-    return np.minimum(1 if chunks else prompt, most - 1)
+    are 0 or else >= 1, or >= I if every prefill step is a whole fill."""
+    return np.minimum(1 if splits else prompt, most - 1)
 
 
 def _add_attention(
-    table: Table, instance: Instance, shape: tuple[int, int], chunks: bool, clock: Clock | None
+    table: Table, instance: Instance, shape: tuple[int, int], splits: bool, clock: Clock | None
 ) -> None:
     """Columns of the attention of prefill steps.
 
@@ -119,8 +133,8 @@ def _add_attention(
     prompt, final = instance.prompt_tokens[:, None], instance.final_tokens[:, None]
     chunk = np.minimum(final, instance.limits.fill_tokens)
     digits = clock is not None and clock.exact
-    first_chunk = first_chord(prompt, chunk, chunks)
-    if clock is not None and chunks:
+    first_chunk = first_chord(prompt, chunk, splits)
+    if clock is not None and splits:
         if cost.p_sq:
             _add_square(table, "chunk", shape, first_chunk, chunk, cost.p_sq, digits)
         if cost.mixed:
@@ -133,7 +147,7 @@ def _add_attention(
         return
     if cost.mixed:
         table.add("fill", shape, upper=final, integer=False)
-        first = first_chord(prompt, final, chunks)
+        first = first_chord(prompt, final, splits)
         _add_square(table, "fill", shape, first, final, cost.mixed / 2, digits)
     if cost.p_sq != cost.mixed / 2:
         rest = cost.p_sq - cost.mixed / 2
@@ -159,7 +173,7 @@ def _add_square(
 
 
 def _add_stages(
-    table: Table, instance: Instance, batches: int, fill: IntArray, chunks: bool
+    table: Table, instance: Instance, batches: int, fill: IntArray, chunks: bool, sizes: Contexts
 ) -> None:
     """Columns of the strengthening, each with the window in which a schedule can use it.
 
@@ -178,7 +192,7 @@ def _add_stages(
     absent = exists & (boundary >= generated + (k > 0)) & (boundary < batches) & late
     # A fill of S tokens takes ceil(S / P') batches at least, of which the first is at j >= start.
     start = generated + (k > 0)
-    size = instance.prompt_tokens[:, None, None] + k
+    size = sizes.known[:, :-1, None]
     last_chunk = start + -(-size // instance.limits.fill_tokens) - 1
     batch = boundary[:, :, :-1]
     on_time = (batches - batch >= output - k) & exists
@@ -188,8 +202,13 @@ def _add_stages(
     table.add("fills", fills.shape, where=fills)
     if chunks:
         table.add("refill_decodes", fills.shape, where=on_time & (k > 0) & (batch > start))
-    decodes = on_time & (k > 0) & (batch >= generated)
+    from_resident = on_time & (k > 0) & (batch >= generated)
+    responds = sizes.response[:, :-1, None] > 0
+    # A response leaves a decode only if it was processed in earlier batches.
+    decodes = from_resident & (~responds | (chunks & (batch > generated)))
     table.add("stage_decodes", fills.shape, where=decodes)
+    if responds.any():
+        table.add("appends", fills.shape, where=from_resident & responds)
     # The evicted request still has to be refilled, from the next batch on.
     evicts = exists & (k > 0) & (batch >= generated) & (batches - batch - 1 >= output - k)
     table.add("stage_evicts", fills.shape, where=evicts)

@@ -18,6 +18,7 @@ from optsched.model.compact_clock import (
     objectives_s,
 )
 from optsched.model.compact_values import Values
+from optsched.model.contexts import Calls, calls_of
 from optsched.model.milp import FloatArray, IntArray
 from optsched.objective import Objective
 
@@ -39,7 +40,8 @@ def clock_values(
     """Arrays of the names and shapes of :mod:`optsched.model.compact_clock_columns`, and the value
     of every objective.
 
-    Every batch starts at the end of the one before or at the latest arrival of what it processes.
+    Every batch starts at the end of the one before or at the latest arrival or call return of what
+    it processes.
     ``takes_s``, shape ``(batches,)``, is how long each takes.
     """
     runs = clock.classes.astype(int) @ (found["tokens"] > 0) > 0
@@ -48,10 +50,11 @@ def clock_values(
     done = found["done"] > 0
     alive = {UNTIL_FINISH: ~done, UNTIL_FIRST: ~begun, AFTER_FIRST: begun & ~done}
     alive = {name: here[:, :-1] for name, here in alive.items()}
-    true_end, _ = _ends(np.unique(instance.release_s)[1:], arrived, takes_s)
+    returns = _returns(calls_of(instance), found)
+    true_end, _ = _ends(np.unique(instance.release_s)[1:], arrived, returns, takes_s)
     times = {name: (here * np.diff(true_end)).sum(axis=1) for name, here in alive.items()}
     meets = _meets(instance, times)
-    end, at_once = _ends(clock.arrivals_s, arrived, takes_s)
+    end, at_once = _ends(clock.arrivals_s, arrived, returns, takes_s)
     lengths = {name: here * np.diff(end) / clock.unit_s for name, here in alive.items()}
     first = np.diff(arrived.astype(int), axis=1, prepend=0)  # 1 in the batch where it is first 1
     across = {f"{name}_skips": first @ here.T for name, here in alive.items()}
@@ -62,6 +65,7 @@ def clock_values(
     weight = instance.weights
     columns: Values = {
         "end": end / clock.unit_s, "arrived": arrived, "begun": begun, "at_once": at_once,
+        "start": (end[1:] - takes_s) / clock.unit_s,
         "worst": np.array([latency.max() / clock.unit_s]), "misses": ~meets,
         "piece": (np.arange(alpha.size)[:, None] == largest) & (tokens > 0),
         **lengths, **across,
@@ -75,15 +79,32 @@ def clock_values(
     }
 
 
+def _returns(calls: Calls, found: Values) -> dict[int, list[tuple[int, float]]]:
+    """By batch from 0: the calls that it resumes from, each with the batch that made it and how
+    long it takes, seconds."""
+    returns: dict[int, list[tuple[int, float]]] = {}
+    for made, resumed, duration_s in zip(
+        found["made_batch"].tolist(), found["resumed_batch"].tolist(), calls.duration_s.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        returns.setdefault(resumed, []).append((made, duration_s))
+    return returns
+
+
 def _ends(
-    arrivals_s: FloatArray, arrived: BoolArray, takes_s: FloatArray
+    arrivals_s: FloatArray,
+    arrived: BoolArray,
+    returns: Mapping[int, list[tuple[int, float]]],
+    takes_s: FloatArray,
 ) -> tuple[FloatArray, BoolArray]:
     """The end at every boundary, and whether each batch starts right at the end of the last."""
     earliest = (arrivals_s[:, None] * arrived).max(axis=0, initial=0.0)
     end, at_once = np.zeros(takes_s.size + 1), np.zeros(takes_s.size, dtype=bool)
     for j, duration in enumerate(takes_s.tolist()):
-        at_once[j] = end[j] >= earliest[j]
-        end[j + 1] = max(end[j], earliest[j]) + duration
+        back = (end[made + 1] + waits_s for made, waits_s in returns.get(j, ()))
+        start = max(float(earliest[j]), *back, 0.0)
+        at_once[j] = end[j] >= start
+        end[j + 1] = max(end[j], start) + duration
     return end, at_once
 
 

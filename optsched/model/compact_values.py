@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,44 +10,65 @@ from numpy.typing import NDArray
 
 from optsched.errors import ScheduleError, UnsupportedError
 from optsched.instance import Instance
+from optsched.model.compact_calls import call_values
+from optsched.model.contexts import calls_of, contexts
 from optsched.model.milp import FloatArray, IntArray
 from optsched.schedule import Kind, Schedule
 
 Values = dict[str, NDArray[Any]]
 
 
-def actions(instance: Instance, schedule: Schedule, batches: int) -> tuple[IntArray, IntArray]:
-    """Tokens processed and evictions of every request in every batch, ``(requests, batches)``.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Actions:
+    """What every request does in every batch, int arrays of shape ``(requests, batches)``:
+    the tokens that it processes, and 1 where it is evicted, swapped out or swapped in."""
+
+    tokens: IntArray
+    evicts: IntArray
+    swap_outs: IntArray
+    swap_ins: IntArray
+
+    def of(self, order: IntArray) -> Actions:
+        """The actions of those requests."""
+        return Actions(
+            tokens=self.tokens[order], evicts=self.evicts[order],
+            swap_outs=self.swap_outs[order], swap_ins=self.swap_ins[order],
+        )  # fmt: skip
+
+
+def actions(instance: Instance, schedule: Schedule, batches: int, *, swapping: bool) -> Actions:
+    """The actions of a schedule.
 
     Raises
     ------
     UnsupportedError
-        The schedule swaps, waits deliberately or has more than ``batches`` batches.
+        The schedule swaps though that is not possible, waits deliberately or has more than
+        ``batches`` batches.
     """
     if schedule.wait_batch.size:
         raise UnsupportedError("the compact formulation has no deliberate waits")
     swaps = (schedule.kind == Kind.SWAP_IN) | (schedule.kind == Kind.SWAP_OUT)
-    if swaps.any():
-        raise UnsupportedError("the compact formulation does not swap")
+    if swaps.any() and not swapping:
+        raise UnsupportedError("the schedule swaps, which is ruled out")
     if schedule.batch_count > batches:
         raise UnsupportedError(
             f"the schedule has {schedule.batch_count} batches, the formulation {batches}",
             hint="give it a horizon from an upper bound that is no less than its makespan",
         )
-    tokens = np.zeros((len(instance), batches), dtype=np.int64)
-    evicts = np.zeros_like(tokens)
+    done = {kind: np.zeros((len(instance), batches), dtype=np.int64) for kind in Kind}
     columns = (
         schedule.request, schedule.kind, schedule.first_batch, schedule.batches, schedule.tokens
     )  # fmt: skip
     for request, kind, first, count, size in zip(*(c.tolist() for c in columns), strict=True):
-        if kind == Kind.PROCESS:
-            tokens[request, first - 1 : first - 1 + count] = size
-        else:
-            evicts[request, first - 1] = 1
-    return tokens, evicts
+        what = size if kind == Kind.PROCESS else 1
+        done[Kind(kind)][request, first - 1 : first - 1 + count] = what
+    return Actions(
+        tokens=done[Kind.PROCESS], evicts=done[Kind.EVICT],
+        swap_outs=done[Kind.SWAP_OUT], swap_ins=done[Kind.SWAP_IN],
+    )  # fmt: skip
 
 
-def values(instance: Instance, tokens: IntArray, evicts: IntArray, time_unit_s: float) -> Values:
+def values(instance: Instance, does: Actions, time_unit_s: float) -> Values:
     """Arrays of the names and shapes of :func:`optsched.model.compact_columns.build_columns`,
     without those of the clock.
 
@@ -55,40 +77,54 @@ def values(instance: Instance, tokens: IntArray, evicts: IntArray, time_unit_s: 
     ScheduleError
         A request is not finished in the end.
     """
-    found = _base(instance, tokens, evicts)
+    found = _base(instance, does)
     unfinished = np.flatnonzero(found["done"][:, -1] == 0)
     if unfinished.size:
         raise ScheduleError(
             f"the schedule does not finish request {instance.requests[unfinished[0]].id!r}"
         )
+    calls = call_values(
+        calls_of(instance), found["known"], does.tokens, does.evicts, does.swap_outs
+    )
     return {**found, **_batches(instance, found, time_unit_s), **_prices(instance, found),
-            **_stages(instance, found)}  # fmt: skip
+            **_stages(instance, found), **calls}  # fmt: skip
 
 
-def _base(instance: Instance, tokens: IntArray, evicts: IntArray) -> Values:
+def _base(instance: Instance, does: Actions) -> Values:
     """The state of every request at every boundary, batch after batch."""
+    tokens, evicts = does.tokens, does.evicts
     requests, batches = tokens.shape
-    prompt, last = instance.prompt_tokens, instance.prompt_tokens + instance.output_tokens
-    known, cached, partial, done = np.zeros((4, requests, batches + 1), dtype=np.int64)
+    prompt, sizes, each = instance.prompt_tokens, contexts(instance).known, np.arange(requests)
+    known, generated, cached, partial, kept, away, done = np.zeros(
+        (7, requests, batches + 1), dtype=np.int64
+    )
     generates, decodes = np.zeros((2, requests, batches), dtype=np.int64)
     kv_after = np.zeros((requests, batches), dtype=np.int64)
     known[:, 0] = prompt
     for j in range(batches):
-        s, m, c = known[:, j], cached[:, j], tokens[:, j]
+        s, m, c, gone = known[:, j], cached[:, j], tokens[:, j], evicts[:, j] > 0
         runs = c > 0
         generates[:, j] = runs & (m + c == s)
         decodes[:, j] = runs & (c == 1) & (m == s - 1) & (m >= prompt)
-        known[:, j + 1] = s + generates[:, j]
-        finished = known[:, j + 1] == last
-        kv_after[:, j] = np.where(evicts[:, j] > 0, 0, m + c)
-        cached[:, j + 1] = np.where(finished, 0, kv_after[:, j])
+        generated[:, j + 1] = generated[:, j] + generates[:, j]
+        known[:, j + 1] = sizes[each, generated[:, j + 1]]
+        finished = generated[:, j + 1] == instance.output_tokens
+        away[:, j + 1] = (away[:, j] + does.swap_outs[:, j] - does.swap_ins[:, j]) * ~gone
+        after = np.where(gone, 0, m + c)
+        kv_after[:, j] = after * (1 - away[:, j + 1])
+        cached[:, j + 1] = np.where(finished, 0, after)
         unfinished_fill = np.where(runs, generates[:, j] == 0, partial[:, j] > 0)
         partial[:, j + 1] = unfinished_fill & (cached[:, j + 1] > 0)
+        kept[:, j + 1] = ((generates[:, j] > 0) | (kept[:, j] > 0)) & ~gone & ~finished
         done[:, j + 1] = finished
+    swaps = does.swap_outs + does.swap_ins
     return {
-        "known": known, "cached": cached, "partial": partial, "done": done, "tokens": tokens,
-        "evicts": evicts, "generates": generates, "decodes": decodes,
-        "prefills": (tokens > 0) - decodes, "pages": -(-kv_after // instance.limits.block_tokens),
+        "known": known, "generated": generated, "cached": cached, "partial": partial,
+        "kept": kept, "done": done, "tokens": tokens, "evicts": evicts, "generates": generates,
+        "decodes": decodes, "prefills": (tokens > 0) - decodes,
+        "pages": -(-kv_after // instance.limits.block_tokens),
+        "away": away, "swapped": cached * away, "swap_outs": does.swap_outs,
+        "swap_ins": does.swap_ins, "moved": cached[:, :-1] * swaps,
     }  # fmt: skip
 
 
@@ -126,17 +162,20 @@ def _prices(instance: Instance, found: Values) -> Values:
 def _stages(instance: Instance, found: Values) -> Values:
     """The columns of the strengthening, ``(requests, k, boundaries or batches)``."""
     k = np.arange(int(instance.output_tokens.max()))[None, :, None]
-    generated = (found["known"] - instance.prompt_tokens[:, None])[:, None, :]
-    at = (generated == k) & (found["done"] == 0)[:, None, :]
-    resident = at & ((found["cached"] > 0) & (found["partial"] == 0))[:, None, :]
+    at = (found["generated"][:, None, :] == k) & (found["done"] == 0)[:, None, :]
+    resident = at & (found["kept"] > 0)[:, None, :]
     here, full = at[:, :, :-1], resident[:, :, :-1]
-    generates, decodes, prefills, evicts = (
-        (found[name] > 0)[:, None, :] for name in ("generates", "decodes", "prefills", "evicts")
+    generates, decodes, prefills, evicts, outs, ins = (
+        (found[name] > 0)[:, None, :]
+        for name in ("generates", "decodes", "prefills", "evicts", "swap_outs", "swap_ins")
     )
     return {
         "absent": at & ~resident, "resident": resident,
-        "fills": here & generates & prefills, "refill_decodes": here & ~full & decodes,
+        "fills": here & ~full & generates & prefills, "refill_decodes": here & ~full & decodes,
+        "appends": full & generates & prefills,
         "stage_decodes": full & decodes, "stage_evicts": full & evicts,
+        "stage_away": resident & (found["away"] > 0)[:, None, :],
+        "stage_outs": full & outs, "stage_ins": full & ins,
     }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ all others are evicted; from then on a group begins with one batch of fills only
 ``no-evict`` forbids all this. If in addition every resident is processed in every batch, which
 ``nonpreemptive`` says and ``no-hold`` without chunks implies, the residents run to their end in
 max O - 1 batches, as they would have done with others beside them, and the others follow in groups.
+
+With calls or swapping requests are completed one by one (:mod:`optsched.model.calls_horizon`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from optsched.instance import Instance
+from optsched.model.calls_horizon import completion_alone
 
 
 def completion_batches(
@@ -31,6 +34,9 @@ def completion_batches(
     ``started`` says that every request has its first token. ``unchunked`` is the class of
     schedules; refills that do not fit into one batch then cannot be completed after an eviction.
     """
+    swaps = instance.limits.host_kv_tokens > 0 and "no-swap" not in policies
+    if instance.has_calls or swaps:
+        return completion_alone(instance, policies, unchunked=unchunked)
     longest = int(instance.output_tokens.max()) - 1
     if {"no-evict", "nonpreemptive"} & set(policies):
         runs = "nonpreemptive" in policies or ("no-hold" in policies and unchunked)

@@ -17,7 +17,8 @@ useful tokens
     else than that processes a token, evicts it again; if nobody else does, it had KV after it
     anyway, and so have those that remain. Together K + 2 (K - 1) batches. Times are no later, so it
     holds for every objective but goodput with TPOT, and for all at once; not under ``no-hold``,
-    which does not let the token that is kept be held.
+    which does not let the token that is kept be held. With calls or swapping it is for
+    :mod:`optsched.model.calls_horizon` to say.
 makespan <= U
     Every inequality of :mod:`optsched.model.makespan_lines` is affine in N, so each with a
     positive slope turns U into a bound on N.
@@ -55,6 +56,7 @@ import numpy as np
 
 from optsched.errors import require
 from optsched.instance import Instance, Request
+from optsched.model.calls_horizon import chunked_batches
 from optsched.model.completion_batches import completion_batches
 from optsched.model.makespan_lines import Line, makespan_lines
 from optsched.model.milestones import earliest_ends
@@ -87,7 +89,6 @@ def batch_horizon(
     Parameters
     ----------
     instance : Instance
-        Without calls.
     objective : Objective
         What is optimised.
     cutoff : float
@@ -115,11 +116,14 @@ def batch_horizon(
     if {"no-evict", "nonpreemptive"} & set(policies):
         found.append((int(final.sum()), "every token is processed once"))
     waits_pay = Objective.GOODPUT in conditions and any(map(paced, instance.requests))
-    if not waits_pay and "no-hold" not in policies:
+    moves = instance.has_calls or (instance.limits.host_kv_tokens > 0 and "no-swap" not in policies)
+    if not waits_pay and moves:
+        found += chunked_batches(instance, policies)
+    elif not waits_pay and "no-hold" not in policies:
         useful = int((output * instance.prompt_tokens + output * (output - 1) // 2).sum())
         found.append((3 * useful - 2, "a schedule without useless batches is no worse"))
     for name, value in conditions.items():
-        latest = _latest_end_s(instance, name, value)
+        latest = latest_end_s(instance, name, value)
         if math.isfinite(latest):
             batches = _most_batches(instance, latest, name.value, value)
             found.append((batches, f"{name.value} at most {value:.6g} s bounds the makespan"))
@@ -141,7 +145,7 @@ def paced(request: Request) -> bool:
     return request.tpot_slo_s is not None and request.output_tokens > 1 and request.weight > 0
 
 
-def _latest_end_s(instance: Instance, objective: Objective, value: float) -> float:
+def latest_end_s(instance: Instance, objective: Objective, value: float) -> float:
     """The largest makespan of any schedule of at most this value, seconds; infinity if none."""
     match objective:
         case Objective.MAKESPAN:

@@ -3,16 +3,19 @@
 Both are sums over what k requests need at the least, whichever they are. The k-th request to
 finish does so in a batch j for which
 
-- k requests have had memory: the k smallest areas, sum over g of pages(I + g), fit in j M;
-- their tokens were processed: the k smallest I + O - 1 fit in j C, the k smallest I in j min(C, P);
+- k requests have had memory: the k smallest areas, sum over g of the pages of what is known with g
+  tokens generated, fit in j M;
+- their tokens were processed: the k smallest I + O - 1 + responses fit in j C, the k smallest I in
+  j min(C, P);
 - the k smallest O fit in j ``batch_requests``, and j is at least the k-th smallest O;
 
 and j batches that generate the tokens of k requests take at least slope j + the k smallest works
 (:mod:`optsched.model.makespan_lines`). It also ends no earlier than the k-th smallest arrival plus
-time alone. And of any k requests all but n - n' are among the n' that arrive at T or later, which
-take at least so long after T, among themselves. First tokens likewise, with one token for each
-request. This is the preemptive shortest-first relaxation of a single machine, in batches (Schrage
-1968); it holds for every schedule, chunked or not.
+time alone, which is work and, until the end, its calls, as it is not processed in a pause. And of
+any k requests all but n - n' are among the n' that arrive at T or later, which take at least so
+long after T, among themselves. First tokens likewise, with one token for each request. This is the
+preemptive shortest-first relaxation of a single machine, in batches (Schrage 1968); it holds for
+every schedule, chunked or not.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.instance import Instance
+from optsched.model.contexts import contexts
 from optsched.model.makespan_lines import makespan_lines
 
 FloatArray = NDArray[np.float64]
@@ -38,6 +42,8 @@ def earliest_ends(instance: Instance, *, first_tokens: bool = False) -> FloatArr
     alone: FloatArray = np.zeros(len(instance))
     for slope, of_requests in work:
         alone = np.maximum(alone, slope * outputs + of_requests)
+    if not first_tokens:
+        alone = alone + [sum(call.duration_s for call in r.calls) for r in instance.requests]
     ends = np.sort(instance.release_s + alone)
     for arrival in _some(np.unique(instance.release_s)):
         late = instance.release_s >= arrival
@@ -65,11 +71,12 @@ def _batches(instance: Instance, chosen: NDArray[np.bool_], *, first_tokens: boo
     """:func:`earliest_batches` of the chosen requests among themselves, shape ``(chosen,)``."""
     limits = instance.limits
     prompt, output = instance.prompt_tokens[chosen], instance.output_tokens[chosen]
+    final = instance.final_tokens[chosen]
     if first_tokens:
-        output = np.ones_like(output)
+        output, final = np.ones_like(output), prompt
     needs = [
-        (_areas(instance, prompt, output), limits.kv_tokens),
-        (prompt + output - 1, limits.batch_tokens),
+        (_areas(instance, contexts(instance).known[chosen], output), limits.kv_tokens),
+        (final, limits.batch_tokens),
         (prompt, limits.fill_tokens),
     ]
     if limits.batch_requests is not None:
@@ -80,11 +87,11 @@ def _batches(instance: Instance, chosen: NDArray[np.bool_], *, first_tokens: boo
     return batches
 
 
-def _areas(instance: Instance, prompt: IntArray, output: IntArray) -> IntArray:
+def _areas(instance: Instance, known: IntArray, output: IntArray) -> IntArray:
     """Per request, the KV of its token events in whole pages, summed."""
     block = instance.limits.block_tokens
     areas = [
-        int((block * -(-(i + np.arange(o)) // block)).sum())
-        for i, o in zip(prompt.tolist(), output.tolist(), strict=True)
+        int((block * -(-sizes[:o] // block)).sum())
+        for sizes, o in zip(known, output.tolist(), strict=True)
     ]
     return np.array(areas, dtype=np.int64)

@@ -1,6 +1,6 @@
 """Over which schedules an optimum of the network formulation holds, and why.
 
-Without swapping. Two claims are decided here from the coefficients and limits alone:
+Two claims are decided here from the coefficients and limits alone:
 that chunking cannot help, so that the unchunked optimum is the optimum over all schedules; and
 that the chunked network formulation loses nothing and prices every chunk right. Where neither
 holds, the chunked program of :func:`chunk_relaxation` still bounds every schedule.
@@ -58,6 +58,8 @@ def chunking_is_pointless(
         return Verdict(True, "policy nonpreemptive fills every request in one batch")
     if not _offline(instance):
         return Verdict(False, "with arrivals or calls a chunk can use time that is idle")
+    if limits.host_kv_tokens and "no-swap" not in policies:
+        return Verdict(False, "with swapping a batch of chunks can be one to swap in")
     if objective is Objective.GOODPUT and any(map(paced, instance.requests)):
         return Verdict(False, "a TPOT SLO: chunks can delay a first token more than the end")
     if limits.kv_tokens > limits.fill_tokens:

@@ -26,9 +26,7 @@ _QUICK = {
 
 def known_schedules(instance: Instance, objective: Objective, effort: str) -> tuple[str, ...]:
     """Names of schedulers to run for a good schedule; none where none covers the instance."""
-    if instance.has_calls:
-        return ()
-    if effort == "quick":
+    if effort == "quick" and not instance.has_calls:
         return _QUICK[objective]
     if objective is Objective.MAKESPAN:
         return (PORTFOLIO,)

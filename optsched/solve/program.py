@@ -9,9 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.constraints import compact, network
-from optsched.errors import InvalidInputError, OptschedError, SolverError, UnsupportedError
+from optsched.constraints import calls_network, compact, network
+from optsched.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    OptschedError,
+    SolverError,
+    UnsupportedError,
+)
 from optsched.instance import Instance
+from optsched.model.calls_network import CallsNetworkVariables
+from optsched.model.calls_network import estimated_columns as columns_of_paths
 from optsched.model.compact import CompactVariables
 from optsched.model.hindsight import rounds_of
 from optsched.model.hindsight_program import HindsightVariables
@@ -27,6 +35,7 @@ from optsched.solve.plan import (
     MOST_NETWORK_COLUMNS,
     Stage,
     compact_steps,
+    moves_kv,
 )
 from optsched.solve.search import Search
 from optsched.solvers.interrupted import unless_interrupted
@@ -90,6 +99,8 @@ def program(search: Search, stage: Stage) -> Program:
     if stage.scope == UNCHUNKED:
         known = [(value, s) for value, s in known if is_unchunked(search.instance, s)]
     build = {"compact": _compact, "rounds": _rounds, "network": _network}[stage.formulation]
+    if stage.formulation == "network" and moves_kv(search.instance, search.policies):
+        build = _network_of_paths
     return build(search, stage, known)
 
 
@@ -184,6 +195,32 @@ def _network(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule
         decode=variables.decode,
         encode=variables.encode,
         separate=lambda point: hull.separate(variables, point),
+    )
+
+
+def _network_of_paths(
+    search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]
+) -> Program:
+    """The network that follows each request by itself, through calls and host memory."""
+    instance, cutoff = search.instance, _cutoff(search, known)
+    most = _most_batches(search, stage, cutoff)
+    _require_size("network", columns_of_paths(instance, most), MOST_NETWORK_COLUMNS, most)
+    try:
+        variables = CallsNetworkVariables(
+            instance, least=min(search.least_batches, most), most=most, policies=search.policies,
+            objective=search.objective, at_most=search.options.subject_to,
+            cutoff=search.cost(cutoff) if cutoff < math.inf else None,
+        )  # fmt: skip
+    except (InfeasibleError, InvalidInputError) as error:
+        raise NoScheduleError(error.message, cutoff) from error
+    return Program(
+        priced=instance,
+        milp=calls_network.build(variables),
+        cutoff=cutoff,
+        start=_start(search, variables.encode, known),
+        decode=variables.decode,
+        encode=variables.encode,
+        separate=None,
     )
 
 

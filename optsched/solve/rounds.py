@@ -58,10 +58,9 @@ def _in_rounds(search: Search) -> None:
     found = look(bound, known=known, time_limit_s=_SEARCH_SHARE * search.remaining_s)
     if found.schedule is not None:
         search.offer(assess(instance, found.schedule, "search over rounds"))
-    if found.proven:
-        search.prove(found.total * rounds_s, "search over rounds")
+    search.prove(found.bound * rounds_s, "search over rounds")
     search.record(
         "search over rounds", begin, value=found.total * rounds_s,
-        bound=found.total * rounds_s if found.proven else None, note=f"{found.nodes} nodes",
+        bound=found.bound * rounds_s, note=f"{found.nodes} nodes",
         termination="finished" if found.proven else "time-limit",
     )  # fmt: skip

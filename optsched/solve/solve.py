@@ -13,6 +13,7 @@ import msgspec
 
 from optsched import __version__
 from optsched.bounds import lower_bound
+from optsched.check import handlings
 from optsched.errors import OptschedError, UnsupportedError
 from optsched.instance import Instance, require_feasible
 from optsched.io import write_certificate
@@ -225,8 +226,6 @@ def _schedulers(search: Search, *, rules: bool) -> None:
             search.record(name, begun, termination="failed", note=error.message)
     _fall_back(search)
     note = search.best.name if search.best else "none obeys every limit"
-    if search.instance.has_calls and not search.candidates:
-        note = "none knows calls yet"
     search.record("schedulers", begin, value=search.value, note=note)
 
 
@@ -235,14 +234,14 @@ def _fall_back(search: Search) -> None:
     schedule."""
     if not search.candidates and not search.instance.has_calls:
         search.offer(evaluate(search.instance, _FAST_RULE))
-    if not search.candidates and not search.instance.has_calls:
+    if not search.candidates:
         search.offer(assess(search.instance, serial(search.instance), "serial"))
 
 
 def _priced_bound(search: Search, time_limit_s: float) -> None:
     """The bounds that take longer, unless value and bound have met."""
     effort = search.options.effort
-    if search.closed or search.instance.has_calls or time_limit_s <= 0 or effort == "quick":
+    if search.closed or time_limit_s <= 0 or effort == "quick":
         return
     if search.best is None:
         _refute_limits(search, effort, time_limit_s / 2)
@@ -278,7 +277,8 @@ def _warm_starts(search: Search, *, rules: bool) -> list[str]:
         for objective in (search.objective, *limited)
         for name in known_schedules(search.instance, objective, search.options.effort)
     ]
-    return list(dict.fromkeys([*(RULES if rules and known else ()), *known]))
+    asked = rules and known and not search.instance.has_calls  # no rule knows calls
+    return list(dict.fromkeys([*(RULES if asked else ()), *known]))
 
 
 def _result(
@@ -304,6 +304,7 @@ def _result(
     elif search.remaining_s <= 0 or any(s.termination == "time-limit" for s in search.steps):
         termination = "time-limit"
     return Result(
+        handling=handlings(search.instance, best.schedule) if best else (),
         instance=search.instance.name, digest=search.instance.digest,
         objective=options.objective.value, target=target,
         value=search.value, bound=search.bound, proof=search.proof, scope=search.scope,

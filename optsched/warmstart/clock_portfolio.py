@@ -14,7 +14,12 @@ from optsched.objective import Objective
 from optsched.schedule import Schedule
 from optsched.simulate import schedule_loss
 from optsched.warmstart.clock_orders import improved_order
-from optsched.warmstart.portfolio import PORTFOLIO, LookAheadScheduler, StoppedEarly
+from optsched.warmstart.portfolio import (
+    PORTFOLIO,
+    LookAheadScheduler,
+    StoppedEarly,
+    best_with_calls,
+)
 from optsched.warmstart.registry import scheduler
 
 _MOST_SEARCHED = 200  # requests
@@ -43,13 +48,13 @@ def best_for(
 
     Raises
     ------
-    UnsupportedError
-        A request makes calls.
     InfeasibleError
         A request cannot run even alone.
     StoppedEarly
         A keyboard interrupt, after the first schedule.
     """
+    if instance.has_calls:
+        return best_with_calls(instance, objective, deadline=deadline, seed=seed)
     best: Schedule | None = None
     least = math.inf
     try:

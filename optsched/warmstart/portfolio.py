@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from optsched.instance import Instance, require_feasible
+from optsched.objective import Objective
 from optsched.schedule import Schedule
 from optsched.simulate import simulate
 from optsched.warmstart import families
 from optsched.warmstart.budget import Budget, backward_s, batches_about, levelled_s
+from optsched.warmstart.calls_search import search_with_calls
 from optsched.warmstart.improve import improvements
 from optsched.warmstart.loop import run
 from optsched.warmstart.refusal import require_no_calls
@@ -35,6 +38,30 @@ class StoppedEarly(KeyboardInterrupt):
     def __init__(self, schedule: Schedule) -> None:
         super().__init__("interrupted")
         self.schedule = schedule
+
+
+def best_with_calls(
+    instance: Instance, objective: Objective, *, deadline: float | None = None, seed: int = 0
+) -> Schedule:
+    """The best schedule that the look-ahead with calls finds.
+
+    Parameters
+    ----------
+    deadline : float, optional
+        On the monotonic clock. Without it the result depends on the instance and ``seed`` alone.
+
+    Raises
+    ------
+    InfeasibleError
+        A request cannot run even alone.
+    StoppedEarly
+        A keyboard interrupt.
+    """
+    require_feasible(instance)
+    found = search_with_calls(instance, objective, seed=seed, deadline=deadline)
+    if found.interrupted:
+        raise StoppedEarly(found.schedule)
+    return found.schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +112,15 @@ class LookAheadScheduler:
         Raises
         ------
         UnsupportedError
-            A request makes calls.
+            A request makes calls, and this is not the portfolio.
         InfeasibleError
             A request cannot run even alone.
         StoppedEarly
             A keyboard interrupt, after the first schedule.
         """
+        if self.improves and instance.has_calls:
+            deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+            return best_with_calls(instance, Objective.MAKESPAN, deadline=deadline)
         require_no_calls(instance, self.name)
         require_feasible(instance)
         budget, found = Budget(time_limit_s), _Found(instance)

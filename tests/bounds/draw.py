@@ -7,7 +7,7 @@ import random
 
 from optsched.cost import CostModel
 from optsched.instance import Call, Instance, Limits, Request
-from tests.tiny import random_cost, random_instance
+from tests.tiny import random_cost, random_instance, with_slos
 
 
 def odd_cost(rng: random.Random) -> CostModel:
@@ -71,4 +71,16 @@ def random_augmented(seed: int) -> Instance:
         ),
         cost=odd_cost(rng),
         requests=tuple(requests),
+    )  # fmt: skip
+
+
+def random_calling(seed: int, *, most_requests: int = 3) -> Instance:
+    """A few tiny requests with calls, weights and SLOs; memory on the host for two of three."""
+    if seed % 4 == 0:  # calls that are short
+        return with_slos(random_augmented(seed), random.Random(seed))
+    cost = odd_cost(random.Random(seed)) if seed % 3 == 0 else None
+    return random_instance(
+        seed, most_prompt=3 + seed % 3, most_output=3 + seed % 2, arrivals=seed % 2 == 1,
+        pages=seed // 2 % 2 == 1, tight=seed // 4 % 2 == 1, calls=True, cost=cost, slos=True,
+        host_room=seed // 8 % 3 > 0, most_requests=most_requests,
     )  # fmt: skip

@@ -8,9 +8,7 @@ from optsched.bounds import batch_count, lower_bound, work
 from optsched.instance import Instance
 from optsched.schedule import Schedule
 from tests.bounds.draw import random_augmented, random_plain
-from tests.bounds.search import least_makespan
 from tests.oracle import optimum
-from tests.tiny import random_instance
 
 BLOCK = 40  # instances per test
 UP_TO_ROUNDING = 1 + 1e-9
@@ -50,13 +48,4 @@ def test_without_calls(first: int) -> None:
 def test_with_calls_and_swapping(first: int) -> None:
     for seed in range(first, first + BLOCK):
         instance = random_augmented(seed)
-        require_below(instance, least_makespan(instance))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_search_with_calls_agrees_with_the_oracle_without(seed: int) -> None:
-    instance = random_instance(
-        seed, most_requests=2, most_prompt=4, most_output=3, arrivals=seed % 2 == 0, pages=True,
-        tight=seed % 3 == 0,
-    )  # fmt: skip
-    assert least_makespan(instance) == pytest.approx(optimum(instance)[0], rel=1e-12)
+        require_below(instance, optimum(instance)[0])

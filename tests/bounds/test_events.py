@@ -13,7 +13,7 @@ from optsched.bounds.events import TokenRuns, token_runs
 from optsched.bounds.sizes import pages_by_position, run_pages, size_counts
 from optsched.instance import Call, Instance, Limits, Request
 from tests.bounds.draw import random_augmented
-from tests.bounds.search import known
+from tests.oracle_by_the_rules import known
 from tests.tiny import LINEAR, random_instance
 
 INSTANCES = [random_augmented(seed) for seed in range(60)] + [

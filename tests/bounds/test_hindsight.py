@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from optsched.bounds.hindsight_lagrangian import Lagrangian, Prices
 from optsched.bounds.hindsight_search import search
 from optsched.bounds.hindsight_states import smallest_threshold, state_graph
 from optsched.check import require_valid
+from optsched.compiled import compiled
 from optsched.errors import UnsupportedError
 from optsched.io.presets import preset
 from optsched.model.hindsight import rounds_of
@@ -148,6 +150,48 @@ def test_a_search_cut_short_proves_nothing_but_may_find() -> None:
     limits = msgspec.structs.replace(instance.limits, batch_requests=2)
     with pytest.raises(UnsupportedError, match="kv_tokens"):
         search(hindsight_bound(msgspec.structs.replace(instance, limits=limits)), known=most)
+
+
+def test_what_is_left_out_still_bounds() -> None:
+    open_ends = 0
+    for seed in range(40):
+        instance = unit_instance(seed, requests=4)
+        expected, _ = optimum(instance, NONPREEMPTIVE, objective=LATENCY)
+        total = round(expected * len(instance))
+        bound = hindsight_bound(instance, states=(1,))
+        for options in ({"widths": (1,)}, {"widths": (3,)}, {"memory_bytes": 1}):
+            found = search(bound, known=2 * total, **options)
+            assert bound.total <= found.bound <= total <= found.total, (seed, options)
+            open_ends += not found.proven
+    assert open_ends > 20
+
+
+def test_full_memory_ends_in_a_bound() -> None:
+    instance = unit_instance(2, requests=10)
+    bound = hindsight_bound(instance, states=(1,))
+    most = 2 * int(instance.output_tokens.sum()) * len(instance)
+    proven = search(bound, known=most)
+    assert proven.proven
+    assert proven.schedule is not None
+    gaps = []
+    for memory_bytes in (1, 10_000, 100_000):
+        found = search(bound, known=most, widths=(None,), memory_bytes=memory_bytes)
+        assert bound.total <= found.bound <= proven.total <= found.total
+        gaps.append(found.total - found.bound)
+    assert gaps[0] > 0
+
+
+def test_more_requests_than_bits_are_refused() -> None:
+    bound = hindsight_bound(unit_instance(2, requests=63, output=1), states=(1,))
+    with pytest.raises(UnsupportedError, match="62"):
+        search(bound, known=10**6)
+
+
+def test_loops_compile_where_nothing_can_be_cached() -> None:
+    # Code without a file has no place for a cache, like a file in folders that are read-only.
+    scope: dict[str, Callable[[int], int]] = {}
+    exec("def twice(n):\n    return 2 * n\n", scope)
+    assert compiled(scope["twice"])(21) == 42
 
 
 def test_other_laws_are_refused() -> None:

@@ -26,8 +26,8 @@ from optsched.bounds.verify.steps import Steps
 from optsched.bounds.verify.workload import Workload
 from optsched.certificate import MemoryCount
 from optsched.instance import Call, Request
-from tests.bounds.search import known
 from tests.bounds.workloads import shaped
+from tests.oracle_by_the_rules import known
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7])

@@ -16,7 +16,7 @@ from optsched.errors import UnsupportedError
 from optsched.instance import Call, Instance, Limits, Request
 from optsched.io.presets import preset
 from tests.bounds.draw import odd_cost
-from tests.bounds.search import known
+from tests.oracle_by_the_rules import known
 from tests.tiny import LINEAR, random_cost
 
 

@@ -13,6 +13,7 @@ from optsched.check import check
 from optsched.constraints.compact import FAMILIES, build
 from optsched.cost import CostModel
 from optsched.errors import InfeasibleError
+from optsched.handling import HANDLINGS
 from optsched.instance import Instance, Limits, Request
 from optsched.model.compact import POLICIES, CompactVariables
 from optsched.model.horizon import batch_horizon
@@ -46,7 +47,8 @@ def draw(seed: int, objective: Objective) -> tuple[Instance, tuple[str, ...], ra
         coefficients = {"p_sq": rng.choice([0.0, 3e-4]), "p_mc": rng.choice([0.0, 1e-4, 1e-3])}
         cost = msgspec.structs.replace(instance.cost, **coefficients)
         instance = msgspec.structs.replace(instance, cost=cost)
-    policies = tuple(name for name in POLICIES if rng.random() < 0.12)
+    plain = [name for name in POLICIES if name not in HANDLINGS]
+    policies = tuple(name for name in plain if rng.random() < 0.12)
     return instance, policies, rng
 
 

@@ -12,6 +12,7 @@ from optsched.check import RULES as CHECKED
 from optsched.check import check
 from optsched.constraints.compact import DEFINITIONS, FAMILIES, RULES, STRENGTHENING, build
 from optsched.errors import InfeasibleError
+from optsched.handling import HANDLINGS
 from optsched.instance import Instance, Limits, Request
 from optsched.model.compact import POLICIES, CompactVariables
 from optsched.model.horizon import most_batches
@@ -51,10 +52,10 @@ def any_point(milp: Milp, seed: int) -> FloatArray:
 
 
 def test_families_are_named_after_the_rules():
-    timeless = set(CHECKED) - {"host_capacity", "arrival", "pause", "clock"}
+    timeless = set(CHECKED) - {"arrival", "pause", "clock"}
     # Nonpreemptive is no-evict, no-chunk and no-hold together.
     assert set(RULES) == timeless | (set(POLICIES) - {"no-swap", "nonpreemptive"})
-    assert {"arrival", "clock"} <= set(DEFINITIONS)
+    assert {"arrival", "pause", "clock"} <= set(DEFINITIONS)
     assert set(FAMILIES) == {*RULES, *DEFINITIONS, *STRENGTHENING}
 
 
@@ -66,8 +67,9 @@ def test_with_all_families_every_point_is_a_valid_schedule(strengthened):
         assert check(instance, schedule) == (), seed
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", sorted(set(RULES) - {"host_capacity", *HANDLINGS}))
 def test_without_its_family_only_that_rule_is_broken(rule):
+    """Those of swapping and of calls are in ``test_compact_calls``."""
     policies = (rule,) if rule in POLICIES else ()
     families = {name: family for name, family in FAMILIES.items() if name != rule}
     found = []
@@ -135,7 +137,7 @@ def test_rules_without_a_limit_have_no_rows():
     variables = CompactVariables(
         instance, most_batches(instance, simulate(instance, serial(instance)).makespan_s)
     )
-    for rule in ("prefill_tokens", "batch_requests", *POLICIES[:5]):
+    for rule in ("prefill_tokens", "batch_requests", "host_capacity", *POLICIES[:5], *HANDLINGS):
         assert RULES[rule](instance, variables).rows == 0, rule
-    for name in ("clock", "arrival", "exact_time", "first_tokens", "phases", "limits", "skips"):
+    for name in set(DEFINITIONS) - {"steps", "batch_time"}:
         assert DEFINITIONS[name](instance, variables).rows == 0, name

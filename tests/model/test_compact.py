@@ -11,7 +11,7 @@ import pytest
 from optsched.check import check
 from optsched.constraints.compact import build
 from optsched.errors import InfeasibleError, InvalidInputError, ScheduleError, UnsupportedError
-from optsched.instance import Call, Instance, Limits, Request
+from optsched.instance import Instance, Limits, Request
 from optsched.model.compact import CompactVariables
 from optsched.schedule import Kind, Schedule, from_steps
 from optsched.simulate import simulate
@@ -100,19 +100,8 @@ def test_like_requests_change_places_to_finish_in_order():
 
 
 def test_what_the_formulation_does_not_cover_is_refused():
-    calling = Request(
-        id="c", prompt_tokens=2, output_tokens=2,
-        calls=(Call(after_tokens=1, duration_s=0.1, response_tokens=1),),
-    )  # fmt: skip
-    swapping = tiny(limits=Limits(kv_tokens=8, batch_tokens=8, host_kv_tokens=4))
-    for instance, policies, words in (
-        (tiny(requests=(calling,)), (), "calls"),
-        (swapping, (), "swapping"),
-        (tiny(), ("preserve",), "policy 'preserve'"),
-    ):
-        with pytest.raises(UnsupportedError, match=words):
-            CompactVariables(instance, 9, policies)
-    assert CompactVariables(swapping, 9, ("no-swap",)).batches == 9
+    with pytest.raises(UnsupportedError, match="policy 'no-cache'"):
+        CompactVariables(tiny(), 9, ("no-cache",))
     with pytest.raises(InvalidInputError, match="expected at least 2"):
         CompactVariables(tiny(), 1)
     with pytest.raises(InfeasibleError, match="'r2' has a fill of 3"):

@@ -72,14 +72,6 @@ def test_how_much_longer_slos_have_to_be_is_told_under_all_rules() -> None:
     assert conflict.slo_factor == pytest.approx(4.0, rel=0.02)
 
 
-def test_a_rule_that_the_formulation_needs_is_kept() -> None:
-    instance = one_at_a_time(host_kv_tokens=20, a=2, b=2)
-    options = SolveOptions(target=3.9, policies=("no-swap",), formulation="compact")
-    conflict = explained(instance, options)
-    assert "no-swap" in conflict.rules
-    assert not conflict.irreducible
-
-
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_interrupt_ends_the_questions_and_keeps_the_refusal(inside: bool) -> None:
     instance = one_at_a_time(a=2, b=2, c=2)

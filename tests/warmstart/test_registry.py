@@ -14,6 +14,7 @@ LOOK_AHEAD = (
     "token-cap", "gated-prefill", "levelled", "rounds", "beam", "walk-guided", "portfolio",
 )  # fmt: skip
 CLOCK = ("shortest-work", "shortest-prompt", "first-tokens", "slo-aware")
+CALLS = ("calls-shortest-work", "calls-first-tokens", "calls-longest-path")
 TABLE_1 = ("vllm", "sarathi", "sarathi-pc", "sarathi-nocp", "vllm-hy", "sarathi-nohy")
 
 
@@ -27,7 +28,7 @@ def test_all_schedulers_are_there_in_order() -> None:
         *TABLE_1,
         *(f"{name}-ef" for name in TABLE_1),
         "rank-org", "rank-i", "rank-o", "infermax", "vllm-v1", "pair", "mc-sf", "mc-fcfs",
-        *LOOK_AHEAD, *CLOCK,
+        *LOOK_AHEAD, *CLOCK, *CALLS,
     ]  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def test_descriptions_are_one_line_and_name_clairvoyance() -> None:
     assert all(line and "\n" not in line for line in lines.values())
     clairvoyant = {name for name, line in lines.items() if line.endswith("(clairvoyant)")}
     ef = {f"{name}-ef" for name in TABLE_1}
-    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs", *LOOK_AHEAD, *CLOCK}
+    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs", *LOOK_AHEAD, *CLOCK, *CALLS}
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
@@ -46,7 +47,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
         describe("vlm")
 
 
-@pytest.mark.parametrize("name", ["vllm", "mc-sf", "rank-o", "look-ahead", "portfolio", *CLOCK])
+@pytest.mark.parametrize("name", ["vllm", "mc-sf", "rank-o", "look-ahead", *CLOCK])
 def test_calls_are_refused(name: str) -> None:
     call = Call(after_tokens=1, duration_s=1.0, response_tokens=0)
     instance = one(Request(id="tool", prompt_tokens=2, output_tokens=3, calls=(call,)))

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from optsched.bounds.best import EFFORTS
+from optsched.bounds.clock.call_prices import call_price_bounds
 from optsched.bounds.clock.found import Bounder, Found, Question
 from optsched.bounds.clock.goodput import goodput_bounds
 from optsched.bounds.clock.grouped import grouped_bounds
@@ -33,6 +34,7 @@ _BOUNDERS: dict[Objective, tuple[Bounder, ...]] = {
         grouped_bounds,
         uniform_bounds,
         time_price_bounds,
+        call_price_bounds,
         limited_bounds,
     ),
     Objective.MEAN_TTFT: (ordered_bounds, grouped_bounds, limited_bounds),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from optsched.bounds.verify.clock.describe import describe_clock
 from optsched.certificate import (
+    HELD_PARTS,
     Argument,
     ArrivalTime,
     BalancedTime,
     Count,
+    HeldTime,
     LineTime,
     MemoryCount,
     OwnLatency,
@@ -40,6 +42,12 @@ def describe(argument: Argument) -> list[str]:
         text += f"{line.slope_s!r} n s at least"
         if line.excess_s:
             text += f", and {line.excess_s!r} s more per token beyond {line.knee_tokens}"
+        return [text, *_batches(argument.count)]
+    if isinstance(argument, HeldTime):
+        line = argument.line
+        text = f"{HELD_PARTS - argument.memory_parts} parts of work, {argument.memory_parts} of "
+        text += "memory over time with what calls hold, a batch of n tokens taking "
+        text += f"{line.intercept_s!r} + {line.slope_s!r} n s at least"
         return [text, *_batches(argument.count)]
     if isinstance(argument, BalancedTime):
         return ["attention, and new tokens spread evenly over batches", *_batches(argument.count)]

@@ -9,6 +9,7 @@ from optsched.bounds.exact_lagrangian import lagrangian_value
 from optsched.bounds.exact_walks import walk_value
 from optsched.bounds.path_total import demand, path_count
 from optsched.bounds.verify.counts import batches
+from optsched.bounds.verify.held_calls import held_time
 from optsched.bounds.verify.law import law_of
 from optsched.bounds.verify.phases import phases
 from optsched.bounds.verify.refuted import hold
@@ -16,7 +17,14 @@ from optsched.bounds.verify.steps import steps_of
 from optsched.bounds.verify.units import Units
 from optsched.bounds.verify.work import own_work, work_and_setups
 from optsched.bounds.verify.workload import Workload
-from optsched.certificate import BalancedTime, LineTime, OfflineTime, PricedTime, WalkTime
+from optsched.certificate import (
+    BalancedTime,
+    HeldTime,
+    LineTime,
+    OfflineTime,
+    PricedTime,
+    WalkTime,
+)
 from optsched.instance import Instance
 
 # What a check may take: each of these is a few seconds.
@@ -34,6 +42,8 @@ def offline_time(workload: Workload, argument: OfflineTime, units: Units) -> Fra
     count = batches(workload, argument.count)
     if isinstance(argument, PricedTime):
         return _priced(workload, argument, count)
+    if isinstance(argument, HeldTime):
+        return held_time(workload, argument, count, units)
     if isinstance(argument, LineTime):
         return units.seconds(_under_a_line(workload, argument, count, units))
     law = law_of(workload.cost, workload.limits.batch_tokens, units)

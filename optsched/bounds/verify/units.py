@@ -43,4 +43,4 @@ def cost_doubles(cost: CostModel) -> Iterator[float]:
     for piece in cost.pieces:
         yield from piece
     yield from (cost.d0, cost.d_kv, cost.d_req, cost.p0)
-    yield from (cost.p_sq, cost.mixed, cost.p_kv, cost.p_req)
+    yield from (cost.p_sq, cost.mixed, cost.p_kv, cost.p_req, cost.swap_tok)

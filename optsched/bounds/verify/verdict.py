@@ -17,6 +17,7 @@ from optsched.certificate import (
     Argument,
     ArrivalTime,
     Certificate,
+    HeldTime,
     Line,
     LineTime,
     OfflineTime,
@@ -172,6 +173,6 @@ def _lines(argument: Argument) -> tuple[Line, ...]:
         return _lines(argument.late)
     if isinstance(argument, WindowTime):
         return _lines(argument.window)
-    if isinstance(argument, LineTime):
+    if isinstance(argument, LineTime | HeldTime):
         return (argument.line,)
     return argument.lines if isinstance(argument, PhasesTime) else ()

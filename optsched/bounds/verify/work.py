@@ -56,16 +56,7 @@ def own_work(
 ) -> list[int]:
     """The same for each request, given the least time of a fill to (size, before) with a lower
     bound for those from 0, and of a decode."""
-    largest = max(s.high for s in workload.stretches)
-    dearer = _dearer_from(decode, floor, largest)
-    least = (min(decode(size), fill(size, 0)) for size in range(1, dearer))
-    smaller = list(accumulate(least, initial=0))
-    before = decode.total(dearer - 1)
-
-    @cache
-    def upto(size: int) -> int:
-        return smaller[size] if size < dearer else smaller[-1] + decode.total(size) - before
-
+    upto = token_sums(max(s.high for s in workload.stretches), fill, decode, floor)
     fills: dict[int, int] = {}
     found = []
     for own in workload.events:
@@ -75,6 +66,23 @@ def own_work(
         total = fills[size] + sum(appended(s, fill, decode) for s in own if s.before)
         found.append(total + sum(upto(s.high) - upto(s.low) for s in own))
     return found
+
+
+def token_sums(
+    largest: int, fill: Callable[[int, int], int], decode: Decodes, floor: Floor
+) -> Callable[[int], int]:
+    """Sum over the sizes 1 .. S of the least time of a plain further token, as a function of S up
+    to ``largest``."""
+    dearer = _dearer_from(decode, floor, largest)
+    least = (min(decode(size), fill(size, 0)) for size in range(1, dearer))
+    smaller = list(accumulate(least, initial=0))
+    before = decode.total(dearer - 1)
+
+    @cache
+    def upto(size: int) -> int:
+        return smaller[size] if size < dearer else smaller[-1] + decode.total(size) - before
+
+    return upto
 
 
 def _dearer_from(decode: Decodes, floor: Floor, largest: int, more: int = 0) -> int:

@@ -16,10 +16,11 @@ NAME = "clock"
 def clock(instance: Instance, v: CompactVariables) -> Block:
     """With e, e' the ends of a batch and the one before, t the time it takes:
 
-        e' >= e + t,   and e' = e + t if all requests arrive at once.
+        e' >= e + t,   and e' = e + t if all requests arrive at once and none makes a call.
 
-    Family ``arrival`` keeps it from starting too early. It may start late: that is never better,
-    except for the time after a first token. Where this matters and t is exact, with q (at_once):
+    Families ``arrival`` and ``pause`` keep it from starting too early. It may start late: that is
+    never better, except for the time after a first token. Where this matters and t is exact, with q
+    (at_once):
 
         e' - t <= e + idle (1 - q),   e' - t <= sum_k (T_k - T_{k-1}) a_k + latest q,
         a_k <= a_k before + sum of (d + p) of who arrives at T_k or later
@@ -28,7 +29,7 @@ def clock(instance: Instance, v: CompactVariables) -> Block:
         return join(NAME, [])
     end, shape = v["end"], (v.batches,)
     start = (end[1:], 1), *batch_time_terms(v, -1)
-    upper = 0 if instance.offline else np.inf
+    upper = 0 if instance.offline and not instance.has_calls else np.inf
     blocks = [rows(NAME, shape, *start, (end[:-1], -1), lower=0, upper=upper)]
     if not v.clock.exact:
         return join(NAME, blocks)

@@ -22,14 +22,14 @@ def batch_time_terms(v: CompactVariables, sign: float) -> list[Term]:
     ]
 
 
-def attention_terms(v: CompactVariables, sign: float) -> list[Term]:
-    """``sign`` times what the steps of each request add to a batch, ``(requests, batches)``,
-    without the time of their tokens."""
+def attention_terms(v: CompactVariables, sign: float, *, swaps: bool = True) -> list[Term]:
+    """``sign`` times what the steps of each request, and its swaps if asked for, add to a batch,
+    ``(requests, batches)``, without the time of their tokens."""
     unit = need_clock(v).unit_s
     return [
         (v[name], sign * duration / unit)
         for name, duration in v.columns.durations.items()
-        if v[name].ndim == 2 and name != "tokens"
+        if v[name].ndim == 2 and name != "tokens" and (swaps or name != "moved")
     ]
 
 

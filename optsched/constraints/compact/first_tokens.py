@@ -11,12 +11,13 @@ NAME = "first_tokens"
 
 
 def first_tokens(instance: Instance, v: CompactVariables) -> Block:
-    """begun = 1 iff s > I:   I + begun <= s <= I + O begun."""
+    """begun = 1 iff s > I:   I + begun <= s <= I + (O + responses) begun."""
     if "begun" not in v:
         return join(NAME, [])
     s, begun = v["known"], v["begun"]
-    prompt, output = instance.prompt_tokens[:, None], instance.output_tokens[:, None]
+    prompt = instance.prompt_tokens[:, None]
+    further = instance.final_tokens[:, None] + 1 - prompt
     return join(NAME, [
         rows(NAME, s.shape, (s, 1), (begun, -1), lower=prompt),
-        rows(NAME, s.shape, (s, 1), (begun, -output), upper=prompt),
+        rows(NAME, s.shape, (s, 1), (begun, -further), upper=prompt),
     ])  # fmt: skip

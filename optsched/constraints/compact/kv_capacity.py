@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.constraints.compact.rows import join, over_requests, rows
+from optsched.constraints.compact.rows import Term, join, over_requests, rows
 from optsched.instance import Instance
 from optsched.model.compact import CompactVariables
 from optsched.model.milp import Block
@@ -13,15 +13,18 @@ from optsched.model.milp import Block
 def kv_capacity(instance: Instance, v: CompactVariables) -> Block:
     """Sum over requests of m' + (I + O - 1)(done' - done) <= M y, in whole pages:
     b w >= m' + (I + O - 1)(done' - done) and sum w <= floor(M / b) y with integer w if b > 1.
+    What is on the host (``swapped``) is not counted.
     """
     limits = instance.limits
     final = instance.final_tokens[:, None]
     m, done, y = v["cached"][:, 1:], v["done"], v["used"]
     name = "kv_capacity"
-    kv = ((m, 1), (done[:, 1:], final), (done[:, :-1], -final))
+    kv: list[Term] = [(m, 1), (done[:, 1:], final), (done[:, :-1], -final)]
+    if v.swapping:
+        kv.append((v["swapped"][:, 1:], -1))
     if "pages" not in v:
         columns = [
-            (over_requests(index), over_requests(np.broadcast_to(value, index.shape)))
+            (over_requests(index), over_requests(np.broadcast_to(np.asarray(value), index.shape)))
             for index, value in kv
         ]
         return rows(name, y.shape, *columns, (y, -limits.kv_tokens), upper=0)

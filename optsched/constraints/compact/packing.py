@@ -18,16 +18,16 @@ _FUNCTIONS = 4
 def packing(instance: Instance, v: CompactVariables) -> Block:
     """sum f(s) over what is cached after a batch <= f(M) y, for a few dual feasible functions f.
 
-    Sizes s in pages: I + k - 1 of a resident request, I + O - 1 of one that finishes in the
-    batch (done' - done); partial fills are left out. ``exact.md``'s rounding rows, with functions
+    Sizes s in pages: I + k - 1 of a resident request (with the responses of earlier calls) that is
+    not on the host, I + O - 1 of one that finishes in the batch (done' - done); partial fills are
+    left out. ``exact.md``'s rounding rows, with functions
     that dominate rounding down.
     """
     if not v.strengthened:
         return join(NAME, [])
     block = instance.limits.block_tokens
     resident, done, used = v["resident"][:, :, 1:], v["done"], v["used"]
-    k = np.arange(resident.shape[1])[None, :, None]
-    held = -(-(instance.prompt_tokens[:, None, None] + k - 1) // block)
+    held = -(-v.contexts.resident[:, :-1, None] // block)
     final = -(-instance.final_tokens[:, None] // block)
     blocks = []
     for f in _different(instance):
@@ -37,8 +37,10 @@ def packing(instance: Instance, v: CompactVariables) -> Block:
         )
         started = over_requests(done[:, :-1]), -ends
         ended = over_requests(done[:, 1:]), ends
-        held_after = over_requests(resident), stays
-        blocks.append(rows(NAME, used.shape, (used, -f.most), held_after, ended, started, upper=0))
+        kept = [(over_requests(resident), stays)]
+        if v.swapping:
+            kept.append((over_requests(v["stage_away"][:, :, 1:]), -stays))
+        blocks.append(rows(NAME, used.shape, (used, -f.most), *kept, ended, started, upper=0))
     return join(NAME, blocks)
 
 

@@ -41,8 +41,8 @@ def square(v: CompactVariables, name: str, count: Count, most: IntArray) -> list
         below = _from_below(v, name, count, most) if convex or exact else []
         above = _from_above(v, name, count, most) if exact or not convex else []
         return [digits, *below, *above]
-    chunks = "partial" in v
-    first = first_chord(v.instance.prompt_tokens[:, None], most, chunks)
+    splits = "partial" in v or v.instance.has_calls
+    first = first_chord(v.instance.prompt_tokens[:, None], most, splits)
     return [
         _chord(v[f"{name}_square"], count, np.minimum(first + n, most - 1))
         for n in range(int((most - first).max()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from optsched.constraints.compact.rows import join, rows
 from optsched.constraints.compact.stages import per_request
 from optsched.instance import Instance
@@ -14,7 +12,7 @@ NAME = "stage_prices"
 
 
 def stage_prices(instance: Instance, v: CompactVariables) -> Block:
-    """With F, L, D as in ``stages`` and S = I + k:
+    """With F, L, D, S as in ``stages``:
 
         fill >= sum S F + (S - 1) L,   fill_square >= sum S^2 F + (S - 1)^2 L,
         decode_kv >= sum (S - 1)(L + D)
@@ -24,8 +22,7 @@ def stage_prices(instance: Instance, v: CompactVariables) -> Block:
     """
     if not v.strengthened:
         return join(NAME, [])
-    k = np.arange(v["absent"].shape[1])
-    size = instance.prompt_tokens[:, None, None] + k
+    size = v.contexts.known[:, None, :-1]
     by_decode = [(per_request(v[x]), 1 - size) for x in ("refill_decodes",) if x in v]
     blocks = []
     if "fill" in v:

@@ -19,6 +19,7 @@ from optsched.clock_certificate import (
 )
 from optsched.instance import Instance
 from optsched.objective import Objective
+from optsched.time_pricing import Pace
 from tests.bounds.arguments import random_line
 from tests.bounds.draw import odd_cost
 from tests.oracle import optimum
@@ -118,3 +119,28 @@ def random_order(rng: random.Random, instance: Instance) -> Order:
             SharedOrder(line=line, shares=random_shares(rng, instance)),
         ]
     )  # fmt: skip
+
+
+def random_paces(rng: random.Random, instance: Instance) -> tuple[Pace, ...]:
+    """Any paces that charge a batch no more than it takes."""
+    cost, limits = instance.cost, instance.limits
+    kv_tokens = limits.block_tokens * (limits.kv_tokens // limits.block_tokens)
+    shortest = max(alpha + beta for alpha, beta in cost.pieces) * (1 - 1e-12)
+    starts = sorted({shortest, *(shortest * rng.uniform(1, 8) for _ in range(rng.randint(0, 4)))})
+    paces = []
+    for k, start in enumerate(starts):
+        rates = [rng.choice([0.0, rng.random()]) for _ in cost.pieces]
+        memory = rng.choice([0.0, 1.0, rng.random()]) * shortest / kv_tokens
+        last = k + 1 == len(starts)
+        ends = [start] if last else starts[k : k + 2]
+
+        def used(t: float, rates: list[float] = rates, memory: float = memory) -> float:
+            pairs = zip(rates, cost.pieces, strict=True)
+            return (sum(m * (t - alpha) for m, (alpha, _) in pairs) + memory * kv_tokens) / t
+
+        most = max([used(t) for t in ends] + [sum(rates)] * last)
+        scale = (1 - 1e-9) / most if most > 0 else 1.0
+        paces.append(Pace(
+            from_s=start, pieces=tuple(scale * m for m in rates), memory_s=scale * memory
+        ))  # fmt: skip
+    return tuple(paces)

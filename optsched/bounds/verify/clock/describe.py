@@ -15,7 +15,7 @@ from optsched.clock_certificate import (
     UniformMean,
 )
 from optsched.line import Line
-from optsched.time_pricing import TimePrices
+from optsched.time_pricing import CallPrices, TimePrices
 
 
 def describe_clock(argument: ClockArgument) -> list[str]:
@@ -35,6 +35,12 @@ def describe_clock(argument: ClockArgument) -> list[str]:
     if isinstance(argument, LimitedMean):
         sum_ = f"{argument.first} x mean TTFT + {argument.whole} x mean latency"
         return [f"of {sum_} the limited one is its limit at most", *_weighted(argument.weighted)]
+    if isinstance(argument, CallPrices):
+        text = f"{len(argument.machine)} prices of machine time and of memory: a batch earns them, "
+        text += f"its steps are charged for its time in {len(argument.paces)} paces, requests for "
+        text += "the KV they hold, and each takes its cheapest path in blocks of up to "
+        text += f"{argument.block} tokens, with its KV kept, swapped or refilled at calls"
+        return [text]
     if isinstance(argument, TimePrices):
         text = f"{len(argument.prices)} prices of time, {argument.knots[-1]} cells of "
         text += f"{argument.cell_s!r} s: a batch earns them, its steps are charged for it in "

@@ -82,7 +82,7 @@ class Paces:
         start, time, falls = 0, 0, []
         for size in (smallest, largest):
             points = [(t, self.charge(i, size)) for i, t in enumerate(self.from_units)]
-            hull = _falling_hull(points)
+            hull = falling_hull(points)
             time += hull[0][0]
             start += hull[0][1]
             falls += [(t2 - t1, q1 - q2) for (t1, q1), (t2, q2) in pairwise(hull)]
@@ -132,10 +132,10 @@ def paces_of(cost: CostModel, limits: Limits, paces: tuple[Pace, ...]) -> Paces:
                        Fraction(pace.memory_s) * kv_tokens)  # fmt: skip
             hold(used <= t, f"pace {i} charges more than a batch of {float(t)} s takes")
         hold(len(ends) == 2 or sum(m) <= 1, "the last pace charges more than long batches take")
-    per_token = min(_slope(m, pieces) for m in rates)
+    per_token = min(slope(m, pieces) for m in rates)
     for pace, m in zip(paces, rates, strict=True):
         memory = Fraction(pace.memory_s)
-        fixed = _slope(m, pieces) + sum(m) * (Fraction(cost.d_req) - Fraction(cost.d_kv))
+        fixed = slope(m, pieces) + sum(m) * (Fraction(cost.d_req) - Fraction(cost.d_kv))
         grows = sum(m) * Fraction(cost.d_kv) + memory
         decode.append((floor(fixed * UNITS), floor(grows * UNITS)))
         refill.append((0, floor((per_token + memory) * UNITS)))
@@ -147,11 +147,11 @@ def paces_of(cost: CostModel, limits: Limits, paces: tuple[Pace, ...]) -> Paces:
     )  # fmt: skip
 
 
-def _slope(rates: list[Fraction], pieces: list[tuple[Fraction, Fraction]]) -> Fraction:
+def slope(rates: list[Fraction], pieces: list[tuple[Fraction, Fraction]]) -> Fraction:
     return sum((m * beta for m, (_, beta) in zip(rates, pieces, strict=True)), Fraction(0))
 
 
-def _falling_hull(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def falling_hull(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Lower convex hull of (time, charge), ascending times, as far as charges fall."""
     hull: list[tuple[int, int]] = []
     for t, q in points:

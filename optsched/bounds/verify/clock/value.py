@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from optsched.bounds.verify.clock.call_prices import call_mean
 from optsched.bounds.verify.clock.chains import chained_mean
 from optsched.bounds.verify.clock.goodput import priced_weight
 from optsched.bounds.verify.clock.grouped import grouped_mean
@@ -31,7 +32,7 @@ from optsched.clock_certificate import (
 from optsched.instance import Instance
 from optsched.line import Line
 from optsched.objective import Objective
-from optsched.time_pricing import TimePrices
+from optsched.time_pricing import CallPrices, TimePrices
 
 
 def clock_value(
@@ -51,6 +52,9 @@ def clock_value(
     if isinstance(argument, TimePrices):
         hold(objective is Objective.MEAN_LATENCY, "prices of time bound mean latency only")
         return priced_mean(instance, argument)
+    if isinstance(argument, CallPrices):
+        hold(objective is Objective.MEAN_LATENCY, "prices of calls bound mean latency only")
+        return call_mean(instance, argument)
     if isinstance(argument, LimitedMean):
         return limited_mean(
             argument, objective, subject_to, lambda: weighted_mean(instance, argument)
