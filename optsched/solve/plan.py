@@ -20,7 +20,7 @@ from optsched.model.scope import (
 from optsched.objective import Objective
 from optsched.result import ALL_SCHEDULES, UNCHUNKED
 
-FORMULATIONS = ("auto", "network", "compact", "none")
+FORMULATIONS = ("auto", "network", "compact", "labels", "none")
 _IMPLIED = {"nonpreemptive": ("no-evict", "no-chunk", "no-hold")}
 
 # Above these sizes a root relaxation alone takes longer than most are willing to wait; the
@@ -30,6 +30,9 @@ MOST_COMPACT_STEPS = 20_000
 MOST_PATH_STEPS = 20_000  # of requests that make calls
 
 
+LABELS = "label setting"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """One formulation to solve.
@@ -37,8 +40,9 @@ class Stage:
     Parameters
     ----------
     formulation : str
-        ``network``, ``compact``, or ``rounds`` (the network's time-indexed program without
-        preemption, where all batches take equally long).
+        ``network``, ``compact``, ``labels`` (label setting, which is no program), or ``rounds``
+        (the network's time-indexed program without preemption, where all batches take equally
+        long).
     chunking : bool
         Whether fills may be split; the compact formulation always allows it unless a policy
         forbids it.
@@ -57,8 +61,8 @@ class Stage:
     @property
     def name(self) -> str:
         """Name for the table of steps."""
-        if self.formulation == "compact":
-            return "compact"
+        if self.formulation in ("compact", "labels"):
+            return {"compact": "compact", "labels": LABELS}[self.formulation]
         if self.formulation == "rounds":
             return "network, time-indexed"
         if self.relaxed:
@@ -126,7 +130,7 @@ def plan(
     policies = in_force(instance, policies)
     if formulation == "none":
         return Plan(stages=(), reason="none was asked for", scope=scope)
-    if formulation != "compact" and moves_kv(instance, policies):
+    if formulation == "labels" or (formulation != "compact" and moves_kv(instance, policies)):
         return _plan_of_paths(instance, formulation, policies, objective, scope)
     if formulation == "compact":
         compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
@@ -144,23 +148,28 @@ def _plan_of_paths(
     instance: Instance, formulation: str, policies: Collection[str], objective: Objective,
     scope: str,
 ) -> Plan:  # fmt: skip
-    """The network with each request's path through calls and host memory, and, as that splits no
-    fill, the compact formulation."""
+    """Label setting, the network with each request's path through calls and host memory, and, as
+    neither splits fills, the compact formulation."""
     whole = chunking_is_pointless(instance, policies, objective)
     unchunked = scope if whole.holds else UNCHUNKED
+    labels = Stage(formulation="labels", chunking=False, relaxed=False, scope=unchunked)
     network = Stage(formulation="network", chunking=False, relaxed=False, scope=unchunked)
     compact = Stage(formulation="compact", chunking=True, relaxed=False, scope=scope)
+    what = "label setting" if formulation == "labels" else "label setting and the network"
+    what = "network" if formulation == "network" else what
     about = "exact" if whole.holds else "for schedules without chunks"
-    reason = f"network {about}: {whole.reason}"
+    reason = f"{what} {about}: {whole.reason}"
     if formulation != "auto":
-        return Plan(stages=(network,), reason=reason, scope=scope)
+        return Plan(
+            stages=(labels if formulation == "labels" else network,), reason=reason, scope=scope
+        )
     if compact_steps(instance, _batches(instance)) > MOST_PATH_STEPS:
         reason = "too large for a formulation: schedulers and bounds only"
         return Plan(stages=(), reason=reason, scope=scope)
     if whole.holds:
-        return Plan(stages=(network,), reason=reason, scope=scope)
+        return Plan(stages=(labels, network), reason=reason, scope=scope)
     reason += ", compact because it is complete"
-    return Plan(stages=(network, compact), reason=reason, scope=scope)
+    return Plan(stages=(labels, network, compact), reason=reason, scope=scope)
 
 
 def _plan(

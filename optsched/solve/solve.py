@@ -20,7 +20,8 @@ from optsched.io import write_certificate
 from optsched.result import OPTIMAL_GAP, Result, Target, Tie
 from optsched.solve.candidate import Candidate, assess, evaluate
 from optsched.solve.known import known_schedules
-from optsched.solve.plan import Plan, in_force, plan
+from optsched.solve.labelled import run_labels
+from optsched.solve.plan import LABELS, Plan, Stage, in_force, plan
 from optsched.solve.program import program
 from optsched.solve.proven import Proven, prove
 from optsched.solve.rounds import in_rounds
@@ -154,8 +155,11 @@ def _solve(
         for index, stage in enumerate(chosen.stages):
             if search.closed or search.infeasible or search.interrupted or search.remaining_s <= 0:
                 break
+            if _settled(search, stage):
+                continue
             more = len(chosen.stages) - index - 1
-            outcome = run_stage(search, stage, search.remaining_s / (2 if more else 1))
+            run = run_labels if stage.formulation == "labels" else run_stage
+            outcome = run(search, stage, search.remaining_s / (2 if more else 1))
             used.append(stage.name)
             solver_name = outcome.solver if outcome else solver_name
     except KeyboardInterrupt:
@@ -167,6 +171,14 @@ def _solve(
         write_certificate(search.proven.certificate(instance), options.certificate)
     result = _result(search, chosen, used, solver_name, time.monotonic() - begin)
     return replace(result, certified=certified)
+
+
+def _settled(search: Search, stage: Stage) -> bool:
+    """Whether label setting has proven all there is to prove of the stage's schedules."""
+    return any(
+        step.method == LABELS and step.scope == stage.scope and step.termination == "finished"
+        for step in search.steps
+    )
 
 
 def _quick_bound(search: Search) -> None:
@@ -261,7 +273,10 @@ def _priced_bound(search: Search, time_limit_s: float) -> None:
 def _write_model(search: Search, chosen: Plan, path: Path) -> None:
     if not chosen.stages:
         raise UnsupportedError(f"there is no model to write: {chosen.reason}")
-    write_model(program(search, chosen.stages[0]).milp, path)
+    stage = next((s for s in chosen.stages if s.formulation != "labels"), None)
+    if stage is None:
+        raise UnsupportedError("there is no model to write: label setting has none")
+    write_model(program(search, stage).milp, path)
 
 
 def _warm_starts(search: Search, *, rules: bool) -> list[str]:

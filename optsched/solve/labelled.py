@@ -1,0 +1,60 @@
+"""The stage that sets labels instead of solving a program."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from optsched.errors import UnsupportedError
+from optsched.labels import search as set_labels
+from optsched.result import UNCHUNKED
+from optsched.solve.candidate import assess
+from optsched.solve.plan import Stage
+from optsched.solve.program import is_unchunked
+from optsched.solve.search import Search
+from optsched.solvers.outcome import Outcome
+
+
+def run_labels(search: Search, stage: Stage, time_limit_s: float) -> Outcome | None:
+    """Add to ``search`` what label setting finds and proves; there is no solver's outcome."""
+    begin = time.monotonic()
+    if search.options.subject_to:
+        # Labels are compared by one objective.
+        search.record(
+            stage.name, begin, scope=stage.scope, termination="skipped",
+            note="it keeps no limits on other objectives",
+        )  # fmt: skip
+        return None
+    known = [c.values[search.objective] for c in search.candidates]
+    if stage.scope == UNCHUNKED:
+        known = [
+            c.values[search.objective] for c in search.candidates
+            if is_unchunked(search.instance, c.schedule)
+        ]  # fmt: skip
+    cutoff = min(known, default=math.inf)
+    try:
+        found = set_labels(
+            search.instance, search.objective, policies=search.policies, cutoff=cutoff,
+            time_limit_s=time_limit_s, report=search.tell,
+        )  # fmt: skip
+    except UnsupportedError as error:
+        search.record(
+            stage.name, begin, scope=stage.scope, termination="skipped", note=error.message
+        )
+        return None
+    value = None
+    if found.schedule is not None:
+        candidate = assess(search.instance, found.schedule, stage.name)
+        value = candidate.values[search.objective]
+        search.offer(candidate)
+    if stage.scope == search.scope:
+        if math.isfinite(found.bound):
+            search.prove(found.bound, stage.name)
+        else:
+            search.infeasible = True
+    search.record(
+        stage.name, begin, scope=stage.scope, value=value,
+        bound=found.bound if math.isfinite(found.bound) else None,
+        termination="finished" if found.proven else "time-limit", note=f"{found.labels} labels",
+    )  # fmt: skip
+    return None
