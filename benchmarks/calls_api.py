@@ -42,8 +42,8 @@ HOST_KV_TOKENS = 200_000
 PRESET = "llama2-7b-a100"
 TTFT_S = 1.0
 SCHEDULERS = (
-    "vllm-discard", "infercept", "infercept-oracle", "mars", "mars-oracle", "augserve",
-    "calls-shortest-work",
+    "vllm-discard", "fcfs-preserve", "fcfs-swap", "infercept", "infercept-known", "mars",
+    "mars-true", "calls-shortest-work",
 )  # fmt: skip
 BEST = (Objective.MEAN_LATENCY, Objective.MEAN_TTFT, Objective.GOODPUT, Objective.MAKESPAN)
 COLUMNS = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from optsched.errors import UnknownNameError
 from optsched.instance import Instance, require_feasible
 from optsched.schedule import Schedule
+from optsched.warmstart.augmented import AUGMENTED
 from optsched.warmstart.calls_schedulers import CALLS
 from optsched.warmstart.clock_schedulers import CLOCK
 from optsched.warmstart.loop import run
@@ -44,7 +45,7 @@ def schedulers() -> dict[str, Scheduler]:
     """Every built-in scheduler by name: InferMax's Table 1, its eviction-free variants, others,
     the look-ahead schedulers, and those for objectives of the clock."""
     rules: dict[str, Scheduler] = {name: RuleScheduler(rule) for name, rule in RULES.items()}
-    return {**rules, **LOOK_AHEAD, **CLOCK, **CALLS}
+    return {**rules, **LOOK_AHEAD, **CLOCK, **CALLS, **AUGMENTED}
 
 
 def scheduler(name_or_path: str) -> Scheduler:
@@ -73,6 +74,8 @@ def describe(name: str) -> str:
         return f"{LOOK_AHEAD[name].summary} (clairvoyant)"
     if name in CLOCK:
         return f"{CLOCK[name].summary} (clairvoyant)"
+    if name in AUGMENTED:
+        return AUGMENTED[name].summary
     if name in CALLS:
         return f"{CALLS[name].summary} (clairvoyant)"
     if name not in RULES:

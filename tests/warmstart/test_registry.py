@@ -7,6 +7,7 @@ import pytest
 from optsched.errors import InfeasibleError, UnknownNameError, UnsupportedError
 from optsched.instance import Call, Instance, Limits, Request
 from optsched.warmstart import describe, notes, scheduler, schedulers
+from optsched.warmstart.augmented import AUGMENTED
 from tests.warmstart.workloads import UNIT
 
 LOOK_AHEAD = (
@@ -28,7 +29,7 @@ def test_all_schedulers_are_there_in_order() -> None:
         *TABLE_1,
         *(f"{name}-ef" for name in TABLE_1),
         "rank-org", "rank-i", "rank-o", "infermax", "vllm-v1", "pair", "mc-sf", "mc-fcfs",
-        *LOOK_AHEAD, *CLOCK, *CALLS,
+        *LOOK_AHEAD, *CLOCK, *CALLS, *AUGMENTED,
     ]  # fmt: skip
 
 
@@ -37,7 +38,9 @@ def test_descriptions_are_one_line_and_name_clairvoyance() -> None:
     assert all(line and "\n" not in line for line in lines.values())
     clairvoyant = {name for name, line in lines.items() if line.endswith("(clairvoyant)")}
     ef = {f"{name}-ef" for name in TABLE_1}
-    assert clairvoyant == ef | {"rank-o", "mc-sf", "mc-fcfs", *LOOK_AHEAD, *CLOCK, *CALLS}
+    assert clairvoyant == ef | {
+        "rank-o", "mc-sf", "mc-fcfs", "infercept-known", "mars-true", *LOOK_AHEAD, *CLOCK, *CALLS,
+    }  # fmt: skip
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
