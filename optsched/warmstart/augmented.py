@@ -16,9 +16,9 @@ would be swapped whenever the budget allows. ``infercept-known`` knows the durat
 
 ``mars``: handling by the least of the same three wastes when the call is made, with its predicted
 duration; the queue by the area under the request's predicted memory curve over its remaining life,
-the smallest first; a request passed over more than 100 times goes first. Lengths are predicted by
-bins, calls by the mean of their class. Rank and handling are those of the phase that a request is
-in, so each call that returns re-ranks it. ``mars-true`` knows the true values.
+the smallest first; a request passed over more than 100 times in a row goes first from then on.
+Lengths are predicted by bins, calls by the mean of their class. Rank and handling are those of the
+phase that a request is in, so each call that returns re-ranks it. ``mars-true`` knows all of them.
 """
 
 from __future__ import annotations
@@ -140,9 +140,11 @@ class _Run:
 
     def _key(self, i: int) -> tuple[bool, float, tuple[float, int]]:
         """Place in the queue, lowest first."""
-        starved = self.rule.starvation is not None and self.passed[i] > self.rule.starvation
         rank = 0.0 if self.life is None else self.life.area(i, self.phase[i])
-        return not starved, rank, self.turn[i]
+        return not self._starved(i), rank, self.turn[i]
+
+    def _starved(self, i: int) -> bool:
+        return self.rule.starvation is not None and self.passed[i] > self.rule.starvation
 
     def _pages(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_tokens) * self.limits.block_tokens
@@ -296,7 +298,9 @@ class _Run:
         self.last_s += cost.swap_tok * swapped
         self.now += self.last_s
         for i in self.queue:
-            self.passed[i] = 0 if i in chosen else self.passed[i] + 1
+            # Who has starved stays ahead, or would be evicted as soon as it is served.
+            if not self._starved(i):
+                self.passed[i] = 0 if i in chosen else self.passed[i] + 1
         for i in chosen:
             if self.cached[i] == self.known[i]:
                 self._generated(i)

@@ -13,5 +13,5 @@ def require_no_calls(instance: Instance, name: str) -> None:
             raise UnsupportedError(
                 f"scheduler {name!r} knows no calls, but request {request.id!r} "
                 f"makes {len(request.calls)}",
-                hint="infercept, mars, vllm-discard and calls-shortest-work, among others, know them",
+                hint="infercept, mars, vllm-discard and calls-shortest-work know them",
             )
