@@ -17,7 +17,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optsched.errors import UnsupportedError
 from optsched.handling import handling_of
@@ -48,6 +48,8 @@ class Found:
         Whether ``value`` is the optimum, or nothing is below the cutoff.
     labels : int
         Labels made.
+    interrupted : bool
+        Whether a keyboard interrupt ended it; the caller passes it on.
     """
 
     value: float | None
@@ -55,6 +57,7 @@ class Found:
     bound: float
     proven: bool
     labels: int
+    interrupted: bool = False
 
 
 @dataclass(slots=True)
@@ -119,10 +122,21 @@ class _Search:
         self.kept: dict[State, list[_Label]] = {}
         self.open: list[tuple[float, int, int, _Label]] = []
         self.made = 0
+        self.extending = 0.0  # cost of the label being extended
         self.mean = objective in (Objective.MEAN_LATENCY, Objective.MEAN_TTFT)
         self.scale = len(instance) if self.mean else 1
 
     def run(self, deadline: float, report: Callable[[str], None]) -> Found:
+        """Search until the optimum, the deadline, the limit of labels or an interrupt."""
+        try:
+            return self._run(deadline, report)
+        except KeyboardInterrupt:
+            # The label that was being extended is in the queue no more.
+            least = min([self.extending, *(entry[0] for entry in self.open[:1])])
+            bound = min(least / self.scale, self.cutoff)
+            return replace(self.found(None, bound, proven=False), interrupted=True)
+
+    def _run(self, deadline: float, report: Callable[[str], None]) -> Found:
         start = tuple((0, GONE) for _ in self.steps)
         self.push(_Label(start, 0.0, self.release, 0.0, None, None))
         taken = 0
@@ -134,6 +148,7 @@ class _Search:
                 if time.monotonic() >= deadline or self.made >= self.most_labels:
                     return self.found(None, min(least, self.cutoff), proven=False)
             cost, _, _, label = heapq.heappop(self.open)
+            self.extending = cost
             if label.stale:
                 continue
             if all(g == each.output for (g, _), each in zip(label.state, self.steps, strict=True)):

@@ -6,6 +6,7 @@ import math
 import time
 
 from optsched.errors import UnsupportedError
+from optsched.labels import Found
 from optsched.labels import search as set_labels
 from optsched.result import UNCHUNKED
 from optsched.solve.candidate import assess
@@ -55,6 +56,14 @@ def run_labels(search: Search, stage: Stage, time_limit_s: float) -> Outcome | N
     search.record(
         stage.name, begin, scope=stage.scope, value=value,
         bound=found.bound if math.isfinite(found.bound) else None,
-        termination="finished" if found.proven else "time-limit", note=f"{found.labels} labels",
+        termination=_ended(found), note=f"{found.labels} labels",
     )  # fmt: skip
+    if found.interrupted:
+        raise KeyboardInterrupt
     return None
+
+
+def _ended(found: Found) -> str:
+    if found.interrupted:
+        return "interrupted"
+    return "finished" if found.proven else "time-limit"

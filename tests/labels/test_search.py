@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from optsched.check import check
@@ -84,3 +86,18 @@ def test_what_is_not_covered_is_refused() -> None:
         search(instance, Objective.MAKESPAN, policies=("no-hold",))
     with pytest.raises(UnsupportedError, match="goodput"):
         search(instance, Objective.GOODPUT)
+
+
+def test_an_interrupt_leaves_a_bound() -> None:
+    instance = random_instance(40_900, calls=True, host_room=True, most_requests=3)
+    best, _ = optimum(instance, ("no-chunk",), objective=Objective.MEAN_LATENCY)
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[search.__module__], "_LOOK", 1)
+        found = search(instance, Objective.MEAN_LATENCY, report=interrupt)
+    assert found.interrupted
+    assert not found.proven
+    assert found.bound <= best * (1 + 1e-9)
