@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from optsched.errors import UnsupportedError
+from optsched.errors import InfeasibleError, UnsupportedError
 from optsched.labels import Found
 from optsched.labels import search as set_labels
 from optsched.result import UNCHUNKED
@@ -38,10 +38,10 @@ def run_labels(search: Search, stage: Stage, time_limit_s: float) -> Outcome | N
             search.instance, search.objective, policies=search.policies, cutoff=cutoff,
             time_limit_s=time_limit_s, report=search.tell,
         )  # fmt: skip
-    except UnsupportedError as error:
-        search.record(
-            stage.name, begin, scope=stage.scope, termination="skipped", note=error.message
-        )
+    except (UnsupportedError, InfeasibleError) as error:
+        # Infeasible without chunks alone: what no schedule can do is refused before.
+        ended = "infeasible" if isinstance(error, InfeasibleError) else "skipped"
+        search.record(stage.name, begin, scope=stage.scope, termination=ended, note=error.message)
         return None
     value = None
     if found.schedule is not None:

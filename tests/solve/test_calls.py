@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from optsched.check import check, handlings
@@ -81,6 +82,15 @@ def test_what_is_proven_without_chunks_is_not_called_optimal_over_all() -> None:
     assert result.unchunked.scope == UNCHUNKED
     least, _ = optimum(ONE_AT_A_TIME, ("no-chunk",), objective=Objective.MEAN_LATENCY)
     assert result.unchunked.bound == pytest.approx(least, rel=1e-6)
+
+
+def test_a_prompt_that_takes_several_batches_is_chunked() -> None:
+    limits = msgspec.structs.replace(ONE_AT_A_TIME.limits, batch_tokens=6)
+    instance = msgspec.structs.replace(ONE_AT_A_TIME, limits=limits)
+    best, _ = optimum(instance, (), objective=Objective.MAKESPAN)
+    result = solve(instance, SolveOptions(time_limit_s=20.0))
+    verify(instance, result, best)
+    assert [s.termination for s in result.steps if s.method == "label setting"] == ["infeasible"]
 
 
 def test_a_request_whose_response_does_not_fit_is_refused() -> None:
