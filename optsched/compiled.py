@@ -23,18 +23,21 @@ written; where neither can, it is compiled once per process.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, compiled when it is first called with arguments of these types."""
+def compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    """``function``, compiled when it is first called with arguments of these types.
+
+    ``options`` are those of ``numba.njit``.
+    """
     import numba
 
     try:
-        found: Callable[P, R] = numba.njit(cache=True)(function)
+        found: Callable[P, R] = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder for the cache can be written
-        found = numba.njit(function)
+        found = numba.njit(**options)(function)
     return found

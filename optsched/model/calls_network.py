@@ -24,6 +24,7 @@ from optsched.model.calls_network_decode import decode, handlings
 from optsched.model.calls_network_encode import encode
 from optsched.model.calls_network_stages import Stages, all_stages
 from optsched.model.calls_network_windows import last_batches, latest_ends_s
+from optsched.model.network import POLICIES
 from optsched.model.network_columns import Allocation, Columns
 from optsched.objective import Objective
 from optsched.schedule import Schedule
@@ -31,9 +32,6 @@ from optsched.schedule import Schedule
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-POLICIES = frozenset(
-    {"no-evict", "no-chunk", "no-hybrid", "no-hold", "no-swap", "fcfs", "nonpreemptive"}
-)
 _NO_CONDITIONS: Mapping[Objective, float] = MappingProxyType({})
 
 

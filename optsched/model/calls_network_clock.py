@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from optsched.instance import Instance
 from optsched.model.calls_network_arcs import Arcs
 from optsched.model.calls_network_stages import Stages
+from optsched.model.network_clock import MICROSECONDS
 from optsched.model.network_columns import Allocation, Columns
 from optsched.objective import Objective
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-MICROSECONDS = 1e6
 _SLACK = 1e-9  # relative, and in seconds: no rounding puts a schedule outside the bounds
 _OF_ENDS = frozenset({Objective.MEAN_LATENCY, Objective.MAX_LATENCY})
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from optsched.errors import UnsupportedError
 from optsched.model.calls_network_arcs import Move
 from optsched.model.calls_network_encode_clock import set_clock
+from optsched.model.network_encode import require_within
 from optsched.schedule import Kind, Schedule
 
 if TYPE_CHECKING:
@@ -38,15 +39,7 @@ def encode(variables: CallsNetworkVariables, schedule: Schedule) -> FloatArray:
         The schedule is outside the class: too short or too long, chunks, deliberate waiting, what
         a policy forbids; or it breaks a rule.
     """
-    batches = schedule.batch_count
-    if not variables.least <= batches <= variables.most:
-        raise UnsupportedError(
-            f"the schedule has {batches} batches, "
-            f"the program {variables.least} to {variables.most}",
-            hint="build the program with a horizon that contains the schedule",
-        )
-    if schedule.wait_batch.size:
-        raise UnsupportedError("the network formulation has no schedules that wait deliberately")
+    batches = require_within(schedule, variables.least, variables.most)
     actions = _actions(schedule, len(variables.stages))
     paths = [
         _path(stages, mine, request)

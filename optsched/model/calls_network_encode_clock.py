@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.errors import UnsupportedError
-from optsched.model.calls_network_clock import MICROSECONDS
 from optsched.model.calls_network_prices import alone_s
+from optsched.model.network_clock import MICROSECONDS
 
 if TYPE_CHECKING:
     from optsched.model.calls_network import CallsNetworkVariables

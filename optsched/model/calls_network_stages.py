@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.cost import CostModel
-from optsched.instance import Instance, Request
+from optsched.instance import Instance
+from optsched.model.contexts import contexts
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -69,23 +70,20 @@ class Stages:
         return least
 
 
-def request_stages(request: Request) -> Stages:
-    """The stages of ``request``."""
-    response: IntArray = np.zeros(request.output_tokens, dtype=np.int64)
-    pause = np.zeros(request.output_tokens)
-    for call in request.calls:
-        response[call.after_tokens] = call.response_tokens
-        pause[call.after_tokens] = call.duration_s
-    known = request.prompt_tokens + np.arange(request.output_tokens) + np.cumsum(response)
-    return Stages(
-        known=known,
-        cached=np.concatenate([[0], known[:-1]]),
-        appended=1 + response,
-        pause_s=pause,
-        calls=tuple(call.after_tokens for call in request.calls),
-    )
-
-
 def all_stages(instance: Instance) -> tuple[Stages, ...]:
     """The stages of every request."""
-    return tuple(request_stages(request) for request in instance.requests)
+    sizes, found = contexts(instance), []
+    for i, request in enumerate(instance.requests):
+        own = slice(request.output_tokens)
+        pause = np.zeros(request.output_tokens)
+        for call in request.calls:
+            pause[call.after_tokens] = call.duration_s
+        cached = sizes.resident[i, own].copy()
+        cached[0] = 0
+        found.append(
+            Stages(
+                known=sizes.known[i, own], cached=cached, appended=1 + sizes.response[i, own],
+                pause_s=pause, calls=tuple(call.after_tokens for call in request.calls),
+            )
+        )  # fmt: skip
+    return tuple(found)

@@ -34,17 +34,9 @@ def encode(variables: NetworkVariables, schedule: Schedule) -> FloatArray:
         a policy forbids, chunks without ``chunking``, an evicted partial fill, or more partial
         fills than the formulation has; or it breaks a rule.
     """
-    batches = schedule.batch_count
-    if not variables.least <= batches <= variables.most:
-        raise UnsupportedError(
-            f"the schedule has {batches} batches, "
-            f"the program {variables.least} to {variables.most}",
-            hint="build the program with a horizon that contains the schedule",
-        )
+    batches = require_within(schedule, variables.least, variables.most)
     point = np.zeros(variables.columns)
     actions = request_actions(schedule)
-    if schedule.wait_batch.size:
-        raise UnsupportedError("the network formulation has no schedules that wait deliberately")
     slot = place_batches(variables, actions, batches)
     point[variables.used[slot - 1]] = 1.0
     by_slot = [{int(slot[batch - 1]): action for batch, action in mine.items()} for mine in actions]
@@ -73,6 +65,25 @@ def encode(variables: NetworkVariables, schedule: Schedule) -> FloatArray:
     _fill_dependent_columns(variables, point)
     set_clock(variables, point)
     return point
+
+
+def require_within(schedule: Schedule, least: int, most: int) -> int:
+    """The schedule's number of batches.
+
+    Raises
+    ------
+    UnsupportedError
+        It has fewer than ``least`` or more than ``most``, or batches that wait deliberately.
+    """
+    batches = schedule.batch_count
+    if not least <= batches <= most:
+        raise UnsupportedError(
+            f"the schedule has {batches} batches, the program {least} to {most}",
+            hint="build the program with a horizon that contains the schedule",
+        )
+    if schedule.wait_batch.size:
+        raise UnsupportedError("the network formulation has no schedules that wait deliberately")
+    return batches
 
 
 def _identity(variables: NetworkVariables) -> tuple[NDArray[np.int64], ...]:

@@ -8,10 +8,9 @@ import time
 from optsched.errors import InfeasibleError, UnsupportedError
 from optsched.labels import Found
 from optsched.labels import search as set_labels
-from optsched.result import UNCHUNKED
 from optsched.solve.candidate import assess
 from optsched.solve.plan import Stage
-from optsched.solve.program import is_unchunked
+from optsched.solve.program import known_to
 from optsched.solve.search import Search
 from optsched.solvers.outcome import Outcome
 
@@ -26,13 +25,7 @@ def run_labels(search: Search, stage: Stage, time_limit_s: float) -> Outcome | N
             note="it keeps no limits on other objectives",
         )  # fmt: skip
         return None
-    known = [c.values[search.objective] for c in search.candidates]
-    if stage.scope == UNCHUNKED:
-        known = [
-            c.values[search.objective] for c in search.candidates
-            if is_unchunked(search.instance, c.schedule)
-        ]  # fmt: skip
-    cutoff = min(known, default=math.inf)
+    cutoff = min((value for value, _ in known_to(search, stage)), default=math.inf)
     try:
         found = set_labels(
             search.instance, search.objective, policies=search.policies, cutoff=cutoff,

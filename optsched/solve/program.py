@@ -95,13 +95,19 @@ def program(search: Search, stage: Stage) -> Program:
     UnsupportedError
         It would be too large, or no schedule is known that limits the number of batches.
     """
-    known = [(c.values[search.objective], c.schedule) for c in search.candidates]
-    if stage.scope == UNCHUNKED:
-        known = [(value, s) for value, s in known if is_unchunked(search.instance, s)]
+    known = known_to(search, stage)
     build = {"compact": _compact, "rounds": _rounds, "network": _network}[stage.formulation]
     if stage.formulation == "network" and moves_kv(search.instance, search.policies):
         build = _network_of_paths
     return build(search, stage, known)
+
+
+def known_to(search: Search, stage: Stage) -> list[tuple[float, Schedule]]:
+    """Values and schedules known of the class that the stage is about, the best first."""
+    known = [(c.values[search.objective], c.schedule) for c in search.candidates]
+    if stage.scope == UNCHUNKED:
+        known = [(value, s) for value, s in known if is_unchunked(search.instance, s)]
+    return known
 
 
 def _cutoff(search: Search, known: Sequence[tuple[float, Schedule]]) -> float:
@@ -213,15 +219,7 @@ def _network_of_paths(
         )  # fmt: skip
     except (InfeasibleError, InvalidInputError) as error:
         raise NoScheduleError(error.message, cutoff) from error
-    return Program(
-        priced=instance,
-        milp=calls_network.build(variables),
-        cutoff=cutoff,
-        start=_start(search, variables.encode, known),
-        decode=variables.decode,
-        encode=variables.encode,
-        separate=None,
-    )
+    return _ready(search, variables, calls_network.build(variables), known, cutoff)
 
 
 def _has_clock(search: Search) -> bool:
@@ -244,15 +242,7 @@ def _rounds(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]
         instance, horizon=horizon, policies=sorted(search.policies), objective=search.objective,
         at_most=search.options.subject_to,
     )  # fmt: skip
-    return Program(
-        priced=instance,
-        milp=time_indexed(variables),
-        cutoff=cutoff,
-        start=_start(search, variables.encode, known),
-        decode=variables.decode,
-        encode=variables.encode,
-        separate=None,
-    )
+    return _ready(search, variables, time_indexed(variables), known, cutoff)
 
 
 def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule]]) -> Program:
@@ -264,15 +254,19 @@ def _compact(search: Search, stage: Stage, known: Sequence[tuple[float, Schedule
         at_most=search.options.subject_to,
         cutoff=search.cost(cutoff) if cutoff < math.inf else None,
     )  # fmt: skip
+    return _ready(search, variables, compact.build(variables), known, cutoff)
+
+
+def _ready(
+    search: Search, variables: CallsNetworkVariables | HindsightVariables | CompactVariables,
+    milp: Milp, known: Sequence[tuple[float, Schedule]], cutoff: float,
+) -> Program:  # fmt: skip
+    """A program that prices the instance itself and has no further rows."""
     return Program(
-        priced=instance,
-        milp=compact.build(variables),
-        cutoff=cutoff,
-        start=_start(search, variables.encode, known),
-        decode=variables.decode,
-        encode=variables.encode,
-        separate=None,
-    )
+        priced=search.instance, milp=milp, cutoff=cutoff,
+        start=_start(search, variables.encode, known), decode=variables.decode,
+        encode=variables.encode, separate=None,
+    )  # fmt: skip
 
 
 def _require_size(formulation: str, size: int, most: int, batches: int) -> None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optsched.cost import CostModel
 from optsched.handling import HANDLINGS
 from optsched.instance import Instance, require_feasible
 from optsched.schedule import Kind, Schedule, from_steps
@@ -91,6 +92,7 @@ class _Run:
         self.rule, self.cost, self.limits = rule, instance.cost, instance.limits
         requests = instance.requests
         self.requests = requests
+        self._pages = self.limits.pages
         self._batch_tokens = min(
             self.limits.batch_tokens, rule.batch_tokens or self.limits.batch_tokens
         )
@@ -145,9 +147,6 @@ class _Run:
 
     def _starved(self, i: int) -> bool:
         return self.rule.starvation is not None and self.passed[i] > self.rule.starvation
-
-    def _pages(self, tokens: int) -> int:
-        return -(-tokens // self.limits.block_tokens) * self.limits.block_tokens
 
     def _form(self) -> dict[int, int]:
         """Tokens of each request in the next batch; evictions and swaps are noted."""
@@ -242,7 +241,7 @@ class _Run:
             made, until = self.paused[i]
             tokens = self.cached[i]
             preserve = (until - made if rule.known else self.now - made) * tokens
-            discard = self._refill_s(tokens) * used
+            discard = _fill_s(self.cost, tokens) * used
             wasted.append((min(preserve, discard), discard < preserve, i))
         for least, drops, i in sorted(wasted, key=lambda entry: (-entry[0], entry[2])):
             tokens = self.cached[i]
@@ -254,16 +253,12 @@ class _Run:
                 freed += self._leave(i, DISCARD, moved)
         return freed
 
-    def _refill_s(self, tokens: int) -> float:
-        """t(C): time of a batch that fills ``tokens``."""
-        return float(self.cost.token_time(tokens) + self.cost.prefill_time(tokens, 0))
-
     def _least_waste(self, i: int, duration_s: float) -> str:
         """The handling of least waste for a call of ``duration_s``."""
         tokens, used = self.cached[i], sum(map(self._pages, self.cached))
         waste = {
             PRESERVE: duration_s * tokens,
-            DISCARD: self._refill_s(tokens) * used,
+            DISCARD: _fill_s(self.cost, tokens) * used,
             SWAP: 2 * self.cost.swap_tok * tokens * used,
         }
         if tokens > self.limits.host_kv_tokens - sum(self.host):
@@ -322,6 +317,11 @@ class _Run:
             self.phase[i] += 1
 
 
+def _fill_s(cost: CostModel, tokens: float) -> float:
+    """t(C): time of a batch that fills ``tokens``."""
+    return float(cost.token_time(tokens) + cost.prefill_time(tokens, 0))
+
+
 class Life:
     """The predicted remaining life of every request, phase by phase (MARS)."""
 
@@ -338,9 +338,8 @@ class Life:
                 tokens = float(phases.output_tokens[k])
                 area = step_s * tokens * (context + tokens / 2)
                 context += tokens
-                refill_s = float(cost.token_time(context) + cost.prefill_time(context, 0))
                 # Held while that is cheaper than to fill it again.
-                area += context * min(self._duration[k], refill_s)
+                area += context * min(self._duration[k], _fill_s(cost, context))
                 context += float(phases.response_tokens[k])
                 areas.append(area)
             for k in range(end - 1, begin - 1, -1):

@@ -1,4 +1,4 @@
-"""The loop of the look-ahead with calls as machine code, if numba is installed.
+"""The loop of the look-ahead with calls as machine code (:mod:`optsched.compiled`).
 
 The functions are plain Python that numba can compile. For a few requests they run as they are,
 since even loading compiled code takes longer; for many, copies that call each other's compiled
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from optsched.compiled import compiled
 from optsched.warmstart import calls_chunks, calls_memory, calls_serve, calls_state
 from optsched.warmstart.calls_state import State
 
@@ -24,11 +23,8 @@ _ALLOCATE = ("serve", "fresh")
 
 
 @functools.cache
-def compiled() -> Callable[..., State] | None:
-    """:func:`~optsched.warmstart.calls_serve.serve` in machine code; None without numba."""
-    if importlib.util.find_spec("numba") is None:
-        return None
-    numba: Any = importlib.import_module("numba")
+def compiled_serve() -> Callable[..., State]:
+    """:func:`~optsched.warmstart.calls_serve.serve` in machine code."""
     scope: dict[str, Any] = {}
     own: list[FunctionType] = []
     for module in _MODULES:
@@ -41,13 +37,13 @@ def compiled() -> Callable[..., State] | None:
         copy = FunctionType(function.__code__, scope, name, function.__defaults__)
         copy.__module__, copy.__qualname__ = function.__module__, f"{name}_{version}"
         # Counting references to arrays, needed only where they are made, takes 15 times longer.
-        scope[name] = numba.njit(cache=True, error_model="numpy", _nrt=name in _ALLOCATE)(copy)
+        scope[name] = compiled(copy, error_model="numpy", _nrt=name in _ALLOCATE)
     serve: Callable[..., State] = scope["serve"]
     return serve
 
 
 def _version() -> str:
-    sources = (inspect.getsource(part) for part in (*_MODULES, compiled.__wrapped__))
+    sources = (inspect.getsource(part) for part in (*_MODULES, compiled_serve.__wrapped__))
     return hashlib.sha256("".join(sources).encode()).hexdigest()[:12]
 
 

@@ -11,7 +11,7 @@ from optsched.instance import Instance
 from optsched.objective import Objective
 from optsched.schedule import Kind, Schedule, from_steps
 from optsched.simulate import RequestTimes, meets_objectives
-from optsched.warmstart.calls_compiled import compiled
+from optsched.warmstart.calls_compiled import compiled_serve
 from optsched.warmstart.calls_serve import serve
 from optsched.warmstart.calls_settings import Settings, has_deadlines, rule_of
 from optsched.warmstart.calls_shape import IntArray, law_of, room_of, shape_of
@@ -70,8 +70,8 @@ class LookAhead:
         steps = int(instance.output_tokens.sum()) + tokens // instance.limits.fill_tokens
         self._most_batches = 3 * tokens + 1000  # serial takes at most as many as tokens
         self._worth_trying = self._most_batches
-        fast = compiled() if steps > _PLAIN else None
-        self._serve: Callable[..., State] = fast or serve
+        fast = steps > _PLAIN
+        self._serve: Callable[..., State] = compiled_serve() if fast else serve
         self.affordable = int((_AFFORDABLE_COMPILED if fast else _AFFORDABLE) // steps)
         work = np.log1p(instance.output_tokens.astype(np.float64))
         step = float(instance.cost.token_time(1))

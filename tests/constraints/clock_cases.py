@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from optsched.instance import Instance
 from optsched.objective import Objective
+from optsched.schedule import Schedule
+from optsched.simulate import objective_value, simulate
 from tests.tiny import random_instance
 
 POLICIES = ("no-evict", "no-hybrid", "no-hold", "fcfs", "nonpreemptive", "no-swap")
@@ -30,3 +34,14 @@ def to_minimise(instance: Instance, objective: Objective, value: float) -> float
     if objective.maximised:
         return instance.total_weight - value
     return value
+
+
+def cost_of(instance: Instance, schedule: Schedule, objective: Objective) -> float:
+    """The schedule's simulated value as the program counts it."""
+    value = objective_value(instance, simulate(instance, schedule), objective)
+    return to_minimise(instance, objective, value)
+
+
+def close(expected: float) -> object:
+    """Within what a solver leaves."""
+    return pytest.approx(expected, rel=1e-6, abs=1e-9)

@@ -17,10 +17,10 @@ from optsched.model.calls_network import CallsNetworkVariables
 from optsched.model.horizon import batch_horizon
 from optsched.objective import Objective
 from optsched.schedule import Kind, Schedule, from_steps
-from optsched.simulate import objective_value, simulate
 from optsched.solvers import solver
 from optsched.solvers.lp import solve_lp
 from optsched.solvers.outcome import Outcome, SolverOptions, Termination
+from tests.constraints.clock_cases import close, cost_of
 from tests.oracle import optimum
 from tests.tiny import LINEAR, random_instance
 
@@ -54,15 +54,6 @@ def _solved(variables: CallsNetworkVariables) -> tuple[float, Outcome]:
     return value, outcome
 
 
-def _close(expected: float) -> object:
-    return pytest.approx(expected, rel=1e-6, abs=1e-9)
-
-
-def _value(instance: Instance, schedule: Schedule, objective: Objective) -> float:
-    value = objective_value(instance, simulate(instance, schedule), objective)
-    return instance.total_weight - value if objective.maximised else value
-
-
 def _equals_the_search(
     seed: int, instance: Instance, policies: list[str], objective: Objective
 ) -> bool:
@@ -92,14 +83,14 @@ def _equals_the_search(
         assert milp.matrix().violation(start) < 1e-4, seed  # times are in microseconds
         assert (milp.lower <= start).all(), seed
         assert (start <= milp.upper).all(), seed
-        assert milp.value(start) == _close(best_value), seed
+        assert milp.value(start) == close(best_value), seed
     value, outcome = _solved(variables)
     assert outcome.termination is Termination.FINISHED, seed
     assert outcome.point is not None
     schedule = variables.decode(outcome.point)
     assert check(instance, schedule, policies=[*policies, "no-chunk"]) == (), seed
-    assert value == _close(best_value), seed
-    assert _value(instance, schedule, objective) == _close(best_value), seed
+    assert value == close(best_value), seed
+    assert cost_of(instance, schedule, objective) == close(best_value), seed
     found = [name for each in variables.handlings(outcome.point) for name in each]
     assert found == [call.handling for call in handlings(instance, schedule)], seed
     return True
@@ -137,7 +128,7 @@ def test_a_condition_at_the_optimum_can_be_met_and_one_below_cannot(objective: O
         )
         _, outcome = _solved(within)
         assert outcome.point is not None, seed
-        assert _value(instance, within.decode(outcome.point), objective) == _close(best), seed
+        assert cost_of(instance, within.decode(outcome.point), objective) == close(best), seed
         try:
             below = CallsNetworkVariables(
                 instance, least=1, most=most, policies=policies,
@@ -166,7 +157,7 @@ def test_what_only_strengthens_changes_no_optimum() -> None:
             outcome = solver("highs")(milp, SolverOptions(relative_gap=0.0))
             assert outcome.point is not None, seed
             values.append(milp.value(outcome.point))
-        assert values[0] == _close(values[1]), seed
+        assert values[0] == close(values[1]), seed
         strong, weak = solve_lp(full).bound, solve_lp(plain).bound
         assert strong is not None, seed
         assert weak is not None, seed
@@ -219,8 +210,8 @@ def test_schedules_of_every_handling_have_a_point(
         decoded = variables.decode(point)
         assert [each.handling for each in handlings(instance, decoded)] == [handling]
         # What is dropped in the end may be dropped earlier, which is no dearer.
-        assert milp.value(point) == _close(_value(instance, decoded, objective))
-        assert milp.value(point) <= _value(instance, schedule, objective) + 1e-9
+        assert milp.value(point) == close(cost_of(instance, decoded, objective))
+        assert milp.value(point) <= cost_of(instance, schedule, objective) + 1e-9
         if handling != "discard":
             assert decoded.same_as(schedule)
 

@@ -17,11 +17,11 @@ from optsched.model.horizon import batch_horizon
 from optsched.model.network import NetworkVariables
 from optsched.objective import Objective
 from optsched.schedule import Kind, Schedule, from_steps
-from optsched.simulate import objective_value, simulate
+from optsched.simulate import simulate
 from optsched.solvers import solver
 from optsched.solvers.lp import solve_lp
 from optsched.solvers.outcome import Outcome, SolverOptions, Termination
-from tests.constraints.clock_cases import clock_case, to_minimise
+from tests.constraints.clock_cases import clock_case, close, cost_of, to_minimise
 from tests.oracle import optimum
 from tests.tiny import LINEAR
 
@@ -36,15 +36,6 @@ def _solved(
     outcome = solver("highs")(milp, SolverOptions(relative_gap=0.0))
     value = np.nan if outcome.point is None else milp.value(outcome.point)
     return value, outcome
-
-
-def _close(expected: float) -> object:
-    return pytest.approx(expected, rel=1e-6, abs=1e-9)
-
-
-def _value(instance: Instance, schedule: Schedule, objective: Objective) -> float:
-    value = objective_value(instance, simulate(instance, schedule), objective)
-    return to_minimise(instance, objective, value)
 
 
 def _first_tokens_are_in_order(instance: Instance, schedule: Schedule) -> bool:
@@ -74,16 +65,16 @@ def test_unchunked_optimum_equals_the_exhaustive_one(seeds: range) -> None:
             assert milp.matrix().violation(start) < 1e-6, seed
             assert (milp.lower <= start).all(), seed
             assert (start <= milp.upper).all(), seed
-            assert milp.value(start) == _close(expected), seed
+            assert milp.value(start) == close(expected), seed
             again = variables.encode(variables.decode(start))
-            assert milp.value(again) == _close(expected), seed
+            assert milp.value(again) == close(expected), seed
 
         value, outcome = _solved(variables)
         assert outcome.termination is Termination.FINISHED, seed
         assert outcome.point is not None
         schedule = variables.decode(outcome.point)
-        assert value == _close(expected), seed
-        assert _value(instance, schedule, objective) == _close(expected), seed
+        assert value == close(expected), seed
+        assert cost_of(instance, schedule, objective) == close(expected), seed
         known = [policy for policy in [*policies, "no-chunk"] if policy in CHECKED]
         assert check(instance, schedule, policies=known) == (), seed
         if "nonpreemptive" in policies:
@@ -114,8 +105,8 @@ def test_a_condition_at_the_optimum_can_be_met_and_one_below_cannot(objective: O
             assert (outcome.point is not None) is possible, (seed, limit)
             if outcome.point is not None:
                 schedule = variables.decode(outcome.point)
-                reached = _value(instance, schedule, objective)
-                assert reached == _close(to_minimise(instance, objective, best_value)), seed
+                reached = cost_of(instance, schedule, objective)
+                assert reached == close(to_minimise(instance, objective, best_value)), seed
                 assert build(variables).matrix().violation(variables.encode(schedule)) < 1e-2, seed
         assert best.batch_count >= 1
         compared += 1
@@ -144,7 +135,7 @@ def test_the_relaxation_shortens_the_horizon_by_no_optimal_schedule() -> None:
         narrow = NetworkVariables(
             instance, least=1, most=most, most_late=late, policies=policies, objective=objective
         )
-        assert build(narrow).value(narrow.encode(best)) == _close(value), seed
+        assert build(narrow).value(narrow.encode(best)) == close(value), seed
         shortened += most < horizon.batches
         compared += 1
     assert compared >= 20
@@ -187,7 +178,7 @@ def test_without_a_family_the_program_is_too_optimistic(
     )  # fmt: skip
     strengthening = ("rounding", "earliest_ends", "intervals")
     needed = {name: rows for name, rows in FAMILIES.items() if name not in strengthening}
-    assert _solved(variables, needed)[0] == _close(to_minimise(instance, objective, best))
+    assert _solved(variables, needed)[0] == close(to_minimise(instance, objective, best))
     del needed[family]
     assert _solved(variables, needed)[0] < to_minimise(instance, objective, best) - 1e-5
 
@@ -207,9 +198,9 @@ def test_a_program_that_waits_deliberately_meets_too_many_objectives() -> None:
     )  # fmt: skip
     assert optimum(instance, objective=Objective.GOODPUT)[0] == 1.0
     variables = NetworkVariables(instance, least=1, most=5, objective=Objective.GOODPUT)
-    assert _solved(variables)[0] == _close(1.0)
+    assert _solved(variables)[0] == close(1.0)
     inexact = {name: rows for name, rows in FAMILIES.items() if name != "exact_time"}
-    assert _solved(variables, inexact)[0] == _close(0.0)
+    assert _solved(variables, inexact)[0] == close(0.0)
 
 
 def _instance(*arrivals: float, **limits: int) -> Instance:

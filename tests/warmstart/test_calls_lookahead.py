@@ -18,7 +18,7 @@ from optsched.schedule import Kind, Schedule
 from optsched.simulate import objective_value, simulate
 from optsched.warmstart import calls_search, scheduler
 from optsched.warmstart.calls_chunks import fill_tokens
-from optsched.warmstart.calls_compiled import compiled
+from optsched.warmstart.calls_compiled import compiled_serve
 from optsched.warmstart.calls_lookahead import LookAhead
 from optsched.warmstart.calls_schedulers import CALLS
 from optsched.warmstart.calls_search import search_with_calls
@@ -108,8 +108,7 @@ def test_the_result_depends_on_the_instance_and_the_seed_alone() -> None:
 def test_compiled_and_plain_loops_agree() -> None:
     instance = augmented(25, rate=4.0, seed=1, kv_tokens=6000, host_kv_tokens=4000)
     shape, law, room = shape_of(instance), law_of(instance), room_of(instance)
-    fast = compiled()
-    assert fast is not None
+    fast = compiled_serve()
     for settings in (
         Settings(), Settings(order=Order.FIRST, fills_alone=True, margin_s=0.0, wait=0.0),
         Settings(order=Order.PATH, margin_s=np.inf, most=5, most_attention_s=1e-3),

@@ -16,6 +16,7 @@ from optsched.bounds.verify.clock.call_blocks import SECOND
 from optsched.bounds.verify.clock.call_prices import Paths, level_of
 from optsched.bounds.verify.clock.call_table import (
     HELD_BITS,
+    HELD_SHIFT,
     LEAST_SHIFT,
     LEVELS,
     NEVER,
@@ -28,7 +29,6 @@ from optsched.time_pricing import MEMORY_PRICE_BITS, CallPrices
 
 FloatArray = NDArray[np.float64]
 KEPT, SWAPPED, AGAIN = range(3)
-_HELD_SHIFT = HELD_BITS + MEMORY_PRICE_BITS - 40  # of token-seconds at a price
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,7 +134,7 @@ class TracedPaths(Paths):
         best = rise * 2.0**LEAST_SHIFT / (LEVELS[level + 1] - LEVELS[level])
         most = np.minimum(self.table.charge[way][block, entry], NEVER >> 20).astype(np.float64)
         charge = np.minimum(best, most) if way == 0 else np.where(most < NEVER >> 20, best, most)
-        held = self.table.memory[way][block] * (memory / 2.0**_HELD_SHIFT)
+        held = self.table.memory[way][block] * (memory / 2.0**HELD_SHIFT)
         return charge * machine + held, charge
 
     def _machine(self, steps: _Steps) -> FloatArray:

@@ -13,9 +13,9 @@ import numpy as np
 from optsched.constraints.network.blocks import Part, stacked
 from optsched.instance import Instance
 from optsched.model.calls_network import CallsNetworkVariables
-from optsched.model.calls_network_clock import MICROSECONDS
 from optsched.model.calls_network_prices import alone_s
 from optsched.model.milp import Block
+from optsched.model.network_clock import MICROSECONDS
 
 
 def clock(instance: Instance, variables: CallsNetworkVariables) -> Block:

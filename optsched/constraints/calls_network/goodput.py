@@ -12,8 +12,8 @@ import numpy as np
 from optsched.constraints.network.blocks import Part, stacked
 from optsched.instance import Instance
 from optsched.model.calls_network import CallsNetworkVariables
-from optsched.model.calls_network_clock import MICROSECONDS
 from optsched.model.milp import Block
+from optsched.model.network_clock import MICROSECONDS
 
 
 def goodput(instance: Instance, variables: CallsNetworkVariables) -> Block:

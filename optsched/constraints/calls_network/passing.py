@@ -17,8 +17,8 @@ from optsched.constraints.calls_network.row_list import RowList
 from optsched.constraints.network.blocks import stacked
 from optsched.instance import Instance
 from optsched.model.calls_network import CallsNetworkVariables
-from optsched.model.calls_network_clock import MICROSECONDS
 from optsched.model.milp import Block
+from optsched.model.network_clock import MICROSECONDS
 
 
 def passing(instance: Instance, variables: CallsNetworkVariables) -> Block:

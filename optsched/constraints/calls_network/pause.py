@@ -18,8 +18,8 @@ from __future__ import annotations
 from optsched.constraints.calls_network.row_list import RowList
 from optsched.instance import Instance
 from optsched.model.calls_network import CallsNetworkVariables
-from optsched.model.calls_network_clock import MICROSECONDS
 from optsched.model.milp import Block
+from optsched.model.network_clock import MICROSECONDS
 
 
 def arrival(instance: Instance, variables: CallsNetworkVariables) -> Block:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.constraints.network.blocks import Part, stacked
+from optsched.constraints.network.at_most import conditions
 from optsched.instance import Instance
 from optsched.model.calls_network import CallsNetworkVariables
-from optsched.model.calls_network_clock import MICROSECONDS
 from optsched.model.milp import Block
+from optsched.model.network_clock import MICROSECONDS
 from optsched.objective import Objective
 
 FloatArray = NDArray[np.float64]
-
-# Relative slack, so that a schedule of exactly this value is not lost to rounding.
-_SLACK = 1e-9
 
 
 def value(variables: CallsNetworkVariables, objective: Objective) -> tuple[FloatArray, float]:
@@ -42,14 +39,4 @@ def value(variables: CallsNetworkVariables, objective: Objective) -> tuple[Float
 
 def at_most(instance: Instance, variables: CallsNetworkVariables) -> Block:
     """Rows: one per condition, times in microseconds."""
-    parts: list[Part] = []
-    upper = []
-    for k, (objective, limit) in enumerate(variables.at_most.items()):
-        cost, offset = value(variables, objective)
-        unit = 1.0 if objective.maximised else MICROSECONDS
-        limit += _SLACK * abs(limit) * (-1 if objective.maximised else 1)
-        most = offset - limit if objective.maximised else limit  # of what is minimised
-        columns = np.flatnonzero(cost)
-        parts.append((np.full(columns.size, k), columns, unit * cost[columns]))
-        upper.append(unit * (most - offset))
-    return stacked("at_most", parts, len(upper), upper=np.array(upper))
+    return conditions(variables.at_most, lambda objective: value(variables, objective))

@@ -37,6 +37,7 @@ import numpy as np
 from optsched.bounds.verify.clock.call_blocks import SECOND
 from optsched.bounds.verify.clock.call_table import (
     HELD_BITS,
+    HELD_SHIFT,
     LATE,
     LEAST_SHIFT,
     LEVELS,
@@ -50,8 +51,6 @@ from optsched.bounds.verify.clock.call_table import (
 from optsched.bounds.verify.refuted import hold
 from optsched.instance import Instance
 from optsched.time_pricing import MEMORY_PRICE_BITS, CallPrices
-
-_HELD_SHIFT = HELD_BITS + MEMORY_PRICE_BITS - 40  # of token-seconds at a price
 
 
 class Timeline:
@@ -247,7 +246,7 @@ class Paths:
         low = low + (high - low) * (machine - LEVELS[level]) // width
         cost = np.maximum(cost, low << LEAST_SHIFT)
         held = self.table.memory[way][block, None] * memory
-        return np.asarray(cost + (held >> _HELD_SHIFT))
+        return np.asarray(cost + (held >> HELD_SHIFT))
 
 
 class Windows:

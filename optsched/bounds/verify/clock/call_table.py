@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from optsched.bounds.verify.clock.call_blocks import SECOND, Blocks, Charge
 from optsched.bounds.verify.refuted import hold
 from optsched.instance import Instance
-from optsched.time_pricing import MACHINE_PRICE_BITS, CallPrices
+from optsched.time_pricing import MACHINE_PRICE_BITS, MEMORY_PRICE_BITS, CallPrices
 
 IntArray = NDArray[np.int64]
 PRICE = 2**MACHINE_PRICE_BITS
@@ -28,6 +28,7 @@ NEVER = 2**60
 LATE = 2**43  # later than anything
 LEAST_SHIFT = 12  # from 2^-40 s
 HELD_BITS = 10  # of token-seconds
+HELD_SHIFT = HELD_BITS + MEMORY_PRICE_BITS - 40  # of token-seconds at a price
 LEVELS: IntArray = np.concatenate([  # of machine prices
     [0], np.unique(np.geomspace(2**8, 2**24, 65).astype(np.int64))
 ])  # fmt: skip
